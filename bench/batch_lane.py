@@ -45,7 +45,8 @@ from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.schema import migrate
 from shared.ledger.work.costs import Costs
-from shared.ledger.work.work import Work
+from shared.ledger.work.indexing import IndexWork
+from shared.ledger.work.parsing import ParseWork
 from shared.process import logging
 from shared.services.batches import batch_lane_of
 from shared.services.generate import generator_of
@@ -273,12 +274,12 @@ async def fill(services: Parts, lines: Lines, count: int) -> None:
     for number in range(count // _OF_DOCUMENT):
         await ledger[Documents].submit(_document(collection, f"document-{number}"))
     await ledger[Documents].submit(_document(collection, _ERASED))
-    while documents := await ledger[Work].claim_documents(8):
-        await ledger[Work].settle_parsed(
+    while documents := await ledger[ParseWork].claim(8):
+        await ledger[ParseWork].settle(
             [ParseOutcome(document, "Title", "text/markdown", list(chunks(document))) for document in documents]
         )
-    while claimed := await ledger[Work].claim_to_index(_CLAIMED):
-        await ledger[Work].settle_indexed([IndexOutcome(chunk, [], 0) for chunk in claimed])
+    while claimed := await ledger[IndexWork].claim(_CLAIMED):
+        await ledger[IndexWork].settle([IndexOutcome(chunk, [], 0) for chunk in claimed])
 
 
 def _document(collection: Collection, name: str) -> NewDocument:

@@ -32,7 +32,7 @@ from shared.ledger.erasure import erasures
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.schema import migrate
-from shared.ledger.work.work import Work
+from shared.ledger.work.leftovers import Leftovers
 from shared.services.features import erased_tables
 from shared.settings import Settings
 
@@ -151,12 +151,12 @@ async def ask(database: Database, collection_id: UUID) -> None:
 async def erase(database: Database, document: UUID) -> None:
     """Erase the document as the scheduler does, without its points, and print the times."""
     everything = erasures.Erasures(database)
-    work = Work(database, worker="bench", lease=timedelta(seconds=30))
+    leftovers = Leftovers(database, timedelta(seconds=30))
     started = time.perf_counter()
     await everything.start_document(document, _TENANT)
     print(f"started in {time.perf_counter() - started:.2f} s", flush=True)
-    await work.purge_versions()
-    await work.finish_deletion(await work.deletable())
+    await leftovers.purge_versions()
+    await leftovers.finish_deletion(await leftovers.deletable())
     async with database.begin() as connection:
         await connection.exec_driver_sql("DELETE FROM sweeps")  # as if their leases had expired
         await connection.exec_driver_sql("DELETE FROM outdated_objects")

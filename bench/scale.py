@@ -22,6 +22,7 @@ from contextlib import suppress
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -32,7 +33,9 @@ from embedded.ports import free_port
 from features.all import FEATURES
 from shared.domain.work import Lease
 from shared.ledger.postgres.database import Database
-from shared.ledger.work.work import Work
+from shared.ledger.work.generation import GenerateWork
+from shared.ledger.work.indexing import IndexWork
+from shared.ledger.work.parsing import ParseWork
 from shared.services import build
 from tests.support.deployment import ROOT, Deployment, ScriptedProvider, corpus
 from workers.scheduler import steps_of
@@ -226,25 +229,27 @@ async def _fill(database: Database, count: int) -> None:
 
 
 async def _claims(table: Table, database: Database) -> None:
-    work = Work(database, worker="bench:1", lease=timedelta(seconds=30), embeddings=[_MODEL])
+    worker: dict[str, Any] = {"worker": "bench:1", "lease": timedelta(seconds=30)}
+    parsing, generation = ParseWork(database, **worker), GenerateWork(database, **worker)
+    indexing = IndexWork(database, embeddings=[_MODEL], **worker)
 
-    async def parse() -> tuple[str, list[Lease]]:
-        return "documents", [document.lease for document in await work.claim_documents(8)]
+    async def parse() -> list[Lease]:
+        return [document.lease for document in await parsing.claim(8)]
 
-    async def generate() -> tuple[str, list[Lease]]:
-        return "chunks", [chunk.lease for chunk in (await work.claim_to_generate(64)).chunks]
+    async def generate() -> list[Lease]:
+        return [chunk.lease for chunk in (await generation.claim(64)).chunks]
 
-    async def index() -> tuple[str, list[Lease]]:
-        return "chunks", [chunk.lease for chunk in await work.claim_to_index(64)]
+    async def index() -> list[Lease]:
+        return [chunk.lease for chunk in await indexing.claim(64)]
 
-    for claim in (parse, generate, index):
+    for work, claim in ((parsing, parse), (generation, generate), (indexing, index)):
         seconds = []
         for _ in range(_TIMES):
             started = time.perf_counter()
-            rows, leases = await claim()
+            leases = await claim()
             seconds.append(time.perf_counter() - started)
             assert leases, f"nothing to claim: {claim.__name__}"
-            await work.release(rows, leases)
+            await work.release(leases)
         table.add(f"claim: {claim.__name__}", seconds, _CLAIM_MS)
 
 

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from embedded.stack import Stack
@@ -28,7 +29,10 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.schema import migrate
-from shared.ledger.work.work import Work
+from shared.ledger.work.finishing import Finishing
+from shared.ledger.work.generation import GenerateWork
+from shared.ledger.work.indexing import IndexWork
+from shared.ledger.work.parsing import ParseWork
 from shared.settings import Settings
 from tests.support.deployment import processor_seconds
 
@@ -86,7 +90,9 @@ class Measured:
 async def run(url: str, pid: int, count: int) -> None:
     database = Database(url)
     await migrate(database.engine)
-    work = Work(database, worker="bench:1", lease=timedelta(seconds=30), embeddings=[_MODEL])
+    worker: dict[str, Any] = {"worker": "bench:1", "lease": timedelta(seconds=30)}
+    parsing, generation = ParseWork(database, **worker), GenerateWork(database, **worker)
+    indexing, finishing = IndexWork(database, embeddings=[_MODEL], **worker), Finishing(database)
     measured = Measured(database, pid, count)
     print(f"{count:,} chunks; of each:")
     await measured.begin()
@@ -94,43 +100,46 @@ async def run(url: str, pid: int, count: int) -> None:
     for _ in range(count // _OF_DOCUMENT):
         await Documents(database).submit(_document(collection))
     await measured.end("submit")
-    for stage in (_parse, _texts, _generate, _questions, _finish):
-        await stage(work)
-        await measured.end(stage.__name__[1:])
+    await _parse(parsing)
+    await measured.end("parse")
+    await _texts(indexing, finishing)
+    await measured.end("texts")
+    await _generate(generation)
+    await measured.end("generate")
+    await _questions(indexing)
+    await measured.end("questions")
+    await finishing.finish(await finishing.find_ended())
+    await measured.end("finish")
     await measured.together()
     await measured.sizes()
     await database.aclose()
 
 
-async def _parse(work: Work) -> None:
-    while claimed := await work.claim_documents(8):
-        await work.settle_parsed([ParseOutcome(d, "Title", "text/markdown", list(_chunks())) for d in claimed])
+async def _parse(work: ParseWork) -> None:
+    while claimed := await work.claim(8):
+        await work.settle([ParseOutcome(d, "Title", "text/markdown", list(_chunks())) for d in claimed])
 
 
-async def _texts(work: Work) -> None:
-    while claimed := await work.claim_to_index(_BATCH):
-        await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in claimed])
-        await work.finish(list({chunk.document_id for chunk in claimed}))
+async def _texts(work: IndexWork, finishing: Finishing) -> None:
+    while claimed := await work.claim(_BATCH):
+        await work.settle([IndexOutcome(chunk, [], 0) for chunk in claimed])
+        await finishing.finish(list({chunk.document_id for chunk in claimed}))
 
 
-async def _generate(work: Work) -> None:
-    while claimed := (await work.claim_to_generate(_BATCH)).chunks:
-        await work.settle_generated([GenerateOutcome(c, "scripted", _asked(), Usage(500, 150), 1) for c in claimed])
+async def _generate(work: GenerateWork) -> None:
+    while claimed := (await work.claim(_BATCH)).chunks:
+        await work.settle([GenerateOutcome(c, "scripted", _asked(), Usage(500, 150), 1) for c in claimed])
 
 
-async def _questions(work: Work) -> None:
-    while claimed := await work.claim_to_index(_BATCH):
+async def _questions(work: IndexWork) -> None:
+    while claimed := await work.claim(_BATCH):
         outcomes = []
         for chunk in claimed:
             judged = [
                 {"text": question, "passed": True, "reason": None, "similarity": 0.8} for question in chunk.questions
             ]
             outcomes.append(IndexOutcome(chunk, judged, len(judged)))
-        await work.settle_indexed(outcomes)
-
-
-async def _finish(work: Work) -> None:
-    await work.finish(await work.find_ended())
+        await work.settle(outcomes)
 
 
 def _document(collection: Collection) -> NewDocument:

@@ -39,9 +39,9 @@ from shared.ledger.sources.syncs import Syncs
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.batches import Batches
 from shared.ledger.work.costs import Costs
+from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.pages import Pages
-from shared.ledger.work.work import Work
 from shared.process import gc, metrics
 from shared.services import build
 from shared.services.features import Step
@@ -109,7 +109,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("follow_settings", _NUDGE_EVERY, ledger[Budgets].follow_settings),
         Step("forget_calls", _TIDY_EVERY, ledger[Budgets].forget),
         Step("forget_queries", _TIDY_EVERY, partial(forget_queries, services)),
-        Step("forget_replies", _TIDY_EVERY, partial(ledger[Work].forget_replies, _FORGET_REPLIES_AFTER)),
+        Step("forget_replies", _TIDY_EVERY, partial(ledger[GenerateWork].forget_replies, _FORGET_REPLIES_AFTER)),
         Step("forget_completions", _TIDY_EVERY, partial(forget_completions, services)),
         Step("forget_page_texts", _TIDY_EVERY, partial(forget_page_texts, services)),
         Step("forget_page_days", _TIDY_EVERY, ledger[Pages].forget_days),
@@ -145,7 +145,7 @@ async def wake(services: SchedulerServices) -> None:
 
 
 async def _due_stages(services: SchedulerServices) -> list[Queue]:
-    return list(await services.ledger[Work].due())
+    return list(await services.ledger[Backlogs].due())
 
 
 async def _due_batches(services: SchedulerServices) -> list[Queue]:

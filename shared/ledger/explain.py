@@ -21,7 +21,7 @@ _SHOWN = 5
 
 
 def all_statements() -> dict[str, TextClause]:
-    """Return every statement of the ledger by its module and name, such as `work.claims.claim_documents`.
+    """Return every statement of the ledger by its module and name, such as `work.parsing.claim_documents`.
 
     Statements of a table of statements have its name and their key, too: `documents.listing._ORDERS.name.first`.
     """

@@ -20,7 +20,8 @@ from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres import alone
-from shared.ledger.work.work import Work
+from shared.ledger.work.finishing import Finishing
+from shared.ledger.work.leftovers import Leftovers
 from shared.maintenance.descriptions import update_points
 from shared.storage.uploads import Uploads, stored_in
 from shared.vectors.index import Index
@@ -41,7 +42,8 @@ class Cleaner:
     A step does a slice of its work and returns whether more may be left. Work that Qdrant rejects is postponed.
     """
 
-    work: Work
+    leftovers: Leftovers
+    finishing: Finishing
     index: Index
     uploads: Uploads
     collections: Collections
@@ -78,19 +80,19 @@ class Cleaner:
 
     async def sweep(self) -> bool:
         """Show versions that a killed worker left hidden, and delete points of late writers."""
-        due, swept = await self.work.due_sweeps(_SLICE), list[Sweep]()
+        due, swept = await self.leftovers.due_sweeps(_SLICE), list[Sweep]()
 
         async def sweep(some: Sequence[Sweep]) -> None:
             swept.extend(await self.finisher.sweep(some))
 
         await alone.work_on(due, sweep, lambda each: each.document_id)
         if refused := [sweep for sweep in due if sweep not in swept]:
-            await self.work.postpone_sweeps(refused)
+            await self.leftovers.postpone_sweeps(refused)
         return bool(swept) and len(due) == _SLICE
 
     async def finish(self) -> bool:
         """Finish the documents of killed workers."""
-        await alone.work_on(await self.work.find_ended(), self.finisher.finish, lambda document_id: document_id)
+        await alone.work_on(await self.finishing.find_ended(), self.finisher.finish, lambda document_id: document_id)
         return False
 
     async def describe(self) -> bool:
@@ -100,7 +102,7 @@ class Cleaner:
 
     async def purge_versions(self) -> bool:
         """Delete the chunks, the rows and the uploads of versions that are neither live nor newest."""
-        uploads = await self.work.purge_versions()
+        uploads = await self.leftovers.purge_versions()
         await self._remove(uploads)
         return bool(uploads)
 
@@ -179,11 +181,11 @@ class Cleaner:
         async def delete(document: DeletableDocument) -> None:
             await self.index.delete_document(document.location, document.id)
 
-        due = await self.work.deletable(_SLICE)
+        due = await self.leftovers.deletable(_SLICE)
         answered = await confirmed(due, delete)
-        deleted = await alone.work_on(answered, self.work.finish_deletion, lambda document: document.id)
+        deleted = await alone.work_on(answered, self.leftovers.finish_deletion, lambda document: document.id)
         if refused := [document for document in due if document not in deleted]:
-            await self.work.postpone_deletion(refused)
+            await self.leftovers.postpone_deletion(refused)
         return bool(deleted) and len(due) == _SLICE
 
     async def drop_builds(self) -> bool:
@@ -197,7 +199,7 @@ class Cleaner:
                 await self.builds.forget(build)
                 log.info("build.dropped", tenant=build.tenant, collection=build.name, build=build.number)
 
-        emptied = await confirmed(await self.builds.emptied(self.work.lease * 2), delete)
+        emptied = await confirmed(await self.builds.emptied(self.leftovers.leases_expire_after), delete)
         await alone.work_on(emptied, forget, lambda build: build.id)
         return await self.builds.delete_documents()
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from shared.domain.tiers import Tier
 from shared.ingest.generate.stage import GenerateStage
+from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.heartbeats import Heartbeats
-from shared.ledger.work.work import Work
 from shared.services.parts import Parts
 from shared.services.worker import WorkerServices
 
@@ -39,7 +39,7 @@ def generator_of(parts: Parts) -> GenerateStage:
     return GenerateStage(
         slots=parts.settings.llm_max_in_flight,
         defaults=parts.ingest_defaults,
-        work=parts.ledger[Work],
+        work=parts.ledger[GenerateWork],
         model=parts.chat,
         limiter=parts.llm_limiter,
         wakeups=parts.wakeups,

@@ -8,7 +8,7 @@ from shared.domain.jobs import JOBS_OF_PARSERS
 from shared.ingest.index.stage import Indexer, IndexStage
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.work.heartbeats import Heartbeats
-from shared.ledger.work.work import Work
+from shared.ledger.work.indexing import IndexWork
 from shared.maintenance.jobs.runner import Runner
 from shared.providers.limiter.models import LimitedEmbedder
 from shared.services.ingest import similarity_floor
@@ -55,7 +55,7 @@ def _indexer(parts: Parts, name: str) -> Indexer:
         max_given=tuning.given_per_chunk,
         request_inputs=tuning.embedding_batch_size,
         request_tokens=tuning.embedding_batch_tokens,
-        work=parts.ledger[Work],
+        work=parts.ledger[IndexWork],
         embedder=LimitedEmbedder(parts.embedders[name], limiter),
         limiter=limiter,
         index=parts.index,

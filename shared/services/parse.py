@@ -26,7 +26,7 @@ from shared.ledger.sources.notes import Notes
 from shared.ledger.sources.sources import Sources
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.pages import Pages
-from shared.ledger.work.work import Work
+from shared.ledger.work.parsing import ParseWork
 from shared.maintenance.jobs.runner import Runner
 from shared.maintenance.syncing.intake import Intake
 from shared.maintenance.syncing.lookups import Lookups
@@ -171,7 +171,7 @@ def parser_of(parts: Parts, readers: Readers) -> ParseStage:
         slots_of_tenant=slots_of_parser(settings),
         max_chunks=settings.tuning.parse_max_chunks,
         defaults=parts.ingest_defaults,
-        work=parts.ledger[Work],
+        work=parts.ledger[ParseWork],
         sandbox=sandbox,
         uploads=parts.uploads,
         originals=originals_of(parts, SourceAccess(parts.settings, readers).open),

@@ -228,9 +228,10 @@ class Parts:
     @cached_property
     def finisher(self) -> Finisher:
         from shared.ingest.index.finish import Finisher
-        from shared.ledger.work.work import Work
+        from shared.ledger.work.finishing import Finishing
+        from shared.ledger.work.leftovers import Leftovers
 
-        return Finisher(self.ledger[Work], self.index)
+        return Finisher(self.ledger[Finishing], self.ledger[Leftovers], self.index)
 
     @cached_property
     def calibrator(self) -> Calibrator:

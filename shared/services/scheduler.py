@@ -19,7 +19,8 @@ from shared.ledger.ledger import Ledger
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.election import Election
 from shared.ledger.work.demand import Demand
-from shared.ledger.work.work import Work
+from shared.ledger.work.finishing import Finishing
+from shared.ledger.work.leftovers import Leftovers
 from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.orphans import Orphans
 from shared.maintenance.wanted import WantedWorkers, WorkerPool
@@ -94,7 +95,8 @@ async def _unknown_usage() -> Sequence[LimitUse]:
 
 def cleaner_of(parts: Parts) -> Cleaner:
     return Cleaner(
-        work=parts.ledger[Work],
+        leftovers=parts.ledger[Leftovers],
+        finishing=parts.ledger[Finishing],
         index=parts.index,
         uploads=parts.uploads,
         collections=parts.ledger[Collections],

@@ -22,7 +22,7 @@ def money_billed(provider):
 
 
 @guards(
-    "shared/ledger/work/work.py",
+    "shared/ledger/work/generation.py",
     "and reserve_of is not None and",
     "and reserve_of is None and",
     means="claims ignore exhausted budgets, and calls are not reserved",

@@ -35,7 +35,7 @@ def test_useless_provider_replies_lose_nothing(fleet, provider, start_scenario, 
 
 
 @guards(
-    "shared/ledger/work/settlements.sql",
+    "shared/ledger/work/finishing.sql",
     "{TO_INDEX_TEXT:c}",
     "{OPEN_CHUNKS:c}",
     means="a version waits for its questions",

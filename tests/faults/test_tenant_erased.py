@@ -137,8 +137,8 @@ def test_tenant_erasure_with_kills_deletes_all_data(fleet, provider, start_scena
 
 
 @guards(
-    "shared/ledger/work/work.py",
-    "            await self._sweep_late(connection, stale, taken_over)",
+    "shared/ledger/work/indexing.py",
+    "            await sweep_late(connection, self.lease, stale, taken_over)",
     "            pass",
     means="the points that a stalled worker writes after an erasure remain",
 )

@@ -58,7 +58,7 @@ def test_random_worker_kills_lose_nothing(fleet, provider, start_scenario, scale
     case="after the answer",
 )
 @guards(
-    "shared/ledger/work/work.py",
+    "shared/ledger/work/generation.py",
     "await connection.execute(SQL.insert_completions, rows.generated_rows(paid))",
     "pass",
     means="a paid reply is not stored at the commit",
@@ -168,9 +168,9 @@ def test_worker_stalled_in_transaction_does_not_block_work(fleet, provider, star
 
 
 @guards(
-    "shared/ledger/work/work.py",
-    "        if late:",
-    "        if late and not stale:",
+    "shared/ledger/work/leftovers.py",
+    "    if late:",
+    "    if late and not stale:",
     "[s.id for s in sweeps if not s.again]",
     "[s.id for s in sweeps]",
     means="the points that a late writer adds to an old version remain",
@@ -211,7 +211,7 @@ def test_stalled_indexing_worker_cannot_damage_live_version(fleet, provider, sta
 
 
 @guards(
-    "shared/ledger/work/settlements.sql",
+    "shared/ledger/work/parsing.sql",
     "WHERE d.id = v.id AND d.lease_token = v.token AND",
     "WHERE d.id = v.id AND",
     means="a parse is recorded without its fencing token",

@@ -15,7 +15,7 @@ from shared.domain.budgets import BILLIONTHS, Budget, BudgetUnit, Period, SetBy
 from shared.domain.limit_use import LimitUse
 from shared.ledger.work.backlog import Backlog, Waiting
 from shared.ledger.work.heartbeats import Heartbeats
-from shared.ledger.work.work import Work
+from shared.ledger.work.parsing import ParseWork
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.waiting import TIMEOUT_SECONDS
@@ -53,7 +53,7 @@ async def test_work_is_counted_by_stage(client, services):
     library = Library(services, "alice")
     for number in range(4):
         await library.add(f"A text about lighthouse number {number} and its keeper.")
-    await services.ledger[Work].claim_documents(1)
+    await services.ledger[ParseWork].claim(1)
     await Library(services, "bob").add("not hers")
 
     view = await status(client)
@@ -81,9 +81,9 @@ async def test_rate_counts_finished_chunks_without_eta_before_parsing(client, se
     await work(services)
     for number in range(3):
         await library.add(f"A text about harbour number {number} and its ships.")
-    documents = await services.ledger[Work].claim_documents(10)
+    documents = await services.ledger[ParseWork].claim(10)
     assert len(documents) == 3
-    await services.ledger[Work].release("documents", [d.lease for d in documents])
+    await services.ledger[ParseWork].release([d.lease for d in documents])
 
     view = await status(client)
     assert view.documents == {"queued": 3, "ready": 6}

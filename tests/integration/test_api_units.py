@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from shared.http.schemas.queries import RetrieveReply
 from shared.ingest.index.stage import index_batch
-from shared.ledger.work.work import Work
+from shared.ledger.work.indexing import IndexWork
 from tests.support.api import calling, ready, work
 
 SIZES = {"chunk_max_chars": 300, "chunk_overlap_chars": 0, "section_max_chars": 1200}
@@ -82,7 +82,7 @@ async def test_incomplete_section_is_not_returned(client, services):
     (await client.put("/v1/collections/default", json=SIZES)).raise_for_status()
     await add(client, guide())
     await work(services, "parse")
-    batch = await services.ledger[Work].claim_to_index(100)
+    batch = await services.ledger[IndexWork].claim(100)
     orchard = sorted((c for c in batch if c.content.heading_path[-1] == "The orchard"), key=lambda c: c.ordinal)
     first_and_third = [orchard[0], orchard[2]]
     await index_batch(services.indexer, first_and_third)
@@ -90,7 +90,7 @@ async def test_incomplete_section_is_not_returned(client, services):
     question = first_and_third[0].content.text
     (found,) = (await retrieve(client, question, top_k=1, unit="section")).chunks
     assert found.text == first_and_third[0].content.text
-    await services.ledger[Work].release("chunks", [chunk.lease for chunk in batch])
+    await services.ledger[IndexWork].release([chunk.lease for chunk in batch])
     await work(services)
     (found,) = (await retrieve(client, question, top_k=1, unit="section")).chunks
     assert len(found.text) > len(first_and_third[0].content.text)

@@ -27,7 +27,7 @@ from shared.ledger.model.estimated import marked
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.batches import Batches, Probe
 from shared.ledger.work.demand import Demand
-from shared.ledger.work.work import Work
+from shared.ledger.work.generation import GenerateWork
 from shared.maintenance.erasure_check import ErasureScope
 from shared.providers.adapt import Habits
 from shared.services.parts import Parts
@@ -177,8 +177,8 @@ async def test_chunks_are_generated_by_batch(services, library, provider, unprob
 
 async def test_live_workers_ignore_batch_lane(services, loaded):
 
-    assert await services.ledger[Work].due() == []
-    assert (await services.ledger[Work].claim_to_generate(10)).chunks == []
+    assert await services.ledger[Backlogs].due() == []
+    assert (await services.ledger[GenerateWork].claim(10)).chunks == []
     assert await services.ledger[Batches].due()
 
 
@@ -628,7 +628,7 @@ async def test_upload_does_not_wait_for_batch(services, library, provider, lane)
     await until(services, lane, "tenant IS NOT NULL", "running")
     await library.add("The lighthouse of number 0 stands on the northern cliff.", "upload", lane=INTERACTIVE)
     await work(services, "parse", "index")
-    assert (await services.ledger[Work].claim_to_generate(1)).chunks == []
+    assert (await services.ledger[GenerateWork].claim(1)).chunks == []
 
     await services.ledger[Batches].yield_to_uploads()
     await work(services, "generate", "index")
@@ -660,7 +660,7 @@ async def test_bulk_upload_of_same_content_waits_for_batch(services, library, pr
 
 
 @guards(
-    "shared/ledger/work/claims.py",
+    "shared/ledger/work/generation.py",
     "(NOT {lanes.is_interactive(chunk)}",
     "(TRUE",
     means="an upload waits for the batch of a replaced version",
@@ -835,8 +835,8 @@ async def test_batch_leases_do_not_starve_uploads_of_tenant(services, library, l
     await prepared(services, library, 2, lane=INTERACTIVE, first=10)
 
     two_at_once = Rates(requests=2)
-    limited = Work(services.database, worker="w", lease=HOUR, other_limits=two_at_once)
-    assert len((await limited.claim_to_generate(10)).chunks) == 2
+    limited = GenerateWork(services.database, worker="w", lease=HOUR, other_limits=two_at_once)
+    assert len((await limited.claim(10)).chunks) == 2
     rows_of = await services.ledger[Demand].rows("generate", 100)
     assert rows_of["default"].leased == 2
     assert (await services.ledger[Backlogs].measure("default", [])).stages["generate"].in_flight == 7
@@ -930,16 +930,16 @@ LISTED = {"llm_base_url": "https://api.openai.com/v1", "llm_model": "gpt-5-mini"
 async def generate_one(services, flex=None):
     """Generate the questions of one chunk in a live call."""
     generator = replace(services.generator, flex=flex)
-    (chunk,) = (await services.ledger[Work].claim_to_generate(1)).chunks
-    await services.ledger[Work].settle_generated([await generator.process(chunk)])
+    (chunk,) = (await services.ledger[GenerateWork].claim(1)).chunks
+    await services.ledger[GenerateWork].settle([await generator.process(chunk)])
 
 
 async def pay_without_questions(services):
     """Record a call in the tier flex for a chunk that needs more calls."""
-    (chunk,) = (await services.ledger[Work].claim_to_generate(1)).chunks
+    (chunk,) = (await services.ledger[GenerateWork].claim(1)).chunks
     following = Reserve("scripted", Usage())
-    await services.ledger[Work].keep_replies(chunk, [], Usage(500, 50), 1, following, tier=Tier.FLEX)
-    await services.ledger[Work].release("chunks", [chunk.lease])
+    await services.ledger[GenerateWork].keep_replies(chunk, [], Usage(500, 50), 1, following, tier=Tier.FLEX)
+    await services.ledger[GenerateWork].release([chunk.lease])
 
 
 async def move_to_batch_lane(services, limit):

@@ -20,7 +20,10 @@ from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
 from shared.ledger.erasure.leftover_rows import Remains
 from shared.ledger.postgres.database import Database
-from shared.ledger.work.work import Work
+from shared.ledger.work.generation import GenerateWork
+from shared.ledger.work.indexing import IndexWork
+from shared.ledger.work.leftovers import Leftovers
+from shared.ledger.work.parsing import ParseWork
 from shared.services.features import erased_tables
 from tests.support.api import work
 
@@ -47,7 +50,7 @@ def new_chunks(count, words="chunk", key=None):
 async def claimed(services, library, name="a.md", count=1):
     for number in range(count):
         await library.add(f"unused {name} {number}", f"{name}{number}")
-    return await services.ledger[Work].claim_documents(10)
+    return await services.ledger[ParseWork].claim(10)
 
 
 def parsed(document, chunks):
@@ -60,12 +63,12 @@ async def rows(services, statement):
 
 
 async def test_large_document_chunks_are_written_in_slices(services, library, monkeypatch):
-    monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 4)
+    monkeypatch.setattr("shared.ledger.work.parsing._SLICE_CHUNKS", 4)
     (document,) = await claimed(services, library)
     chunks = new_chunks(10)
 
     with changes(services, "INSERT INTO chunks") as sizes:
-        assert await services.ledger[Work].settle_parsed([parsed(document, chunks)]) == {document.lease.id}
+        assert await services.ledger[ParseWork].settle([parsed(document, chunks)]) == {document.lease.id}
 
     assert sizes == [4, 4, 2]
     shown = await services.ledger[Documents].get("default", document.lease.id)
@@ -73,24 +76,24 @@ async def test_large_document_chunks_are_written_in_slices(services, library, mo
 
 
 async def test_document_group_is_written_in_slices(services, library, monkeypatch):
-    monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 4)
+    monkeypatch.setattr("shared.ledger.work.parsing._SLICE_CHUNKS", 4)
     documents = await claimed(services, library, count=5)
     outcomes = [parsed(d, new_chunks(n)) for d, n in zip(documents, (2, 2, 1, 9, 3), strict=True)]
 
     with changes(services, "INSERT INTO chunks") as sizes:
-        assert await services.ledger[Work].settle_parsed(outcomes) == {d.lease.id for d in documents}
+        assert await services.ledger[ParseWork].settle(outcomes) == {d.lease.id for d in documents}
 
     assert sizes == [3, 2, 3, 4, 4, 1]  # the largest document is last, so that the others do not wait for its slices
 
 
 async def test_document_too_large_for_one_transaction_is_settled(services, library, monkeypatch):
-    monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 100)
+    monkeypatch.setattr("shared.ledger.work.parsing._SLICE_CHUNKS", 100)
     (document,) = await claimed(services, library)
     short_timeout = Database(
         services.settings.database_url.get_secret_value(), timeout=timedelta(seconds=0.25)
     )  # in proportion to 20 s and a document 80 times as large
     try:
-        held = await Work(short_timeout, worker="w", lease=timedelta(seconds=30)).settle_parsed(
+        held = await ParseWork(short_timeout, worker="w", lease=timedelta(seconds=30)).settle(
             [parsed(document, new_chunks(6_000))]
         )
     finally:
@@ -102,7 +105,7 @@ async def test_document_too_large_for_one_transaction_is_settled(services, libra
 
 async def test_worker_death_between_slices_restarts_document(services, library, monkeypatch):
     """The options may have changed since, so nothing of the first parse may remain."""
-    monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 4)
+    monkeypatch.setattr("shared.ledger.work.parsing._SLICE_CHUNKS", 4)
     (document,) = await claimed(services, library)
     ledger = services.ledger
 
@@ -110,43 +113,43 @@ async def test_worker_death_between_slices_restarts_document(services, library, 
         raise Unavailable("the worker died", component="ledger")
 
     with monkeypatch.context() as dying:
-        dying.setattr(Work, "_settle_parsed", die)
+        dying.setattr(ParseWork, "_settle", die)
         with pytest.raises(Unavailable):
-            await ledger[Work].settle_parsed([parsed(document, new_chunks(10, "old"))])
+            await ledger[ParseWork].settle([parsed(document, new_chunks(10, "old"))])
     assert await rows(services, "SELECT count(*) FROM chunks") == [(8,)]
     await rows(services, "UPDATE documents SET due_at = now() - interval '1 s' RETURNING 1")
 
-    (again,) = await ledger[Work].claim_documents(1)
+    (again,) = await ledger[ParseWork].claim(1)
 
     assert (again.lease.version, again.upload) == (2, document.upload)
-    assert await ledger[Work].settle_parsed([parsed(document, new_chunks(10, "late"))]) == set()
-    assert await ledger[Work].settle_parsed([parsed(again, new_chunks(5, "new"))]) == {again.lease.id}
-    assert {chunk.content.text for chunk in await ledger[Work].claim_to_index(50)} == {f"new {n}" for n in range(5)}
+    assert await ledger[ParseWork].settle([parsed(document, new_chunks(10, "late"))]) == set()
+    assert await ledger[ParseWork].settle([parsed(again, new_chunks(5, "new"))]) == {again.lease.id}
+    assert {chunk.content.text for chunk in await ledger[IndexWork].claim(50)} == {f"new {n}" for n in range(5)}
     assert await rows(services, "SELECT below_version FROM sweeps") == [(2,)]  # some may be in Qdrant already
-    assert await ledger[Work].purge_versions() == []
+    assert await ledger[Leftovers].purge_versions() == []
     assert await rows(services, "SELECT DISTINCT version FROM chunks") == [(2,)]
 
 
 async def test_same_content_chunks_advance_in_slices(services, library, monkeypatch):
-    monkeypatch.setattr("shared.ledger.work.work._MOST_TWINS", 4)
+    monkeypatch.setattr("shared.ledger.work.generation._MOST_TWINS", 4)
     (document,) = await claimed(services, library)
-    await services.ledger[Work].settle_parsed([parsed(document, new_chunks(11, key=b"k" * 32))])
-    texts = await services.ledger[Work].claim_to_index(50)
-    await services.ledger[Work].settle_indexed([IndexOutcome(text_only, [], 0) for text_only in texts])
-    (chunk,) = (await services.ledger[Work].claim_to_generate(50)).chunks
+    await services.ledger[ParseWork].settle([parsed(document, new_chunks(11, key=b"k" * 32))])
+    texts = await services.ledger[IndexWork].claim(50)
+    await services.ledger[IndexWork].settle([IndexOutcome(text_only, [], 0) for text_only in texts])
+    (chunk,) = (await services.ledger[GenerateWork].claim(50)).chunks
 
     with changes(services, "UPDATE chunks") as sizes:
-        await services.ledger[Work].settle_generated(
+        await services.ledger[GenerateWork].settle(
             [GenerateOutcome(chunk, "scripted", ("What is it?",), Usage(10, 5), 1)]
         )
         paid = []
-        while (again := await services.ledger[Work].claim_to_generate(50)).paid_already:
+        while (again := await services.ledger[GenerateWork].claim(50)).paid_already:
             assert again.chunks == []
             paid.append(again.paid_already)
 
     assert max(sizes) <= 5  # including the claimed chunk
     assert len(paid) == 2
-    assert len(await services.ledger[Work].claim_to_index(50)) == 11
+    assert len(await services.ledger[IndexWork].claim(50)) == 11
 
 
 async def test_collection_is_reindexed_in_slices(services, library, provider, monkeypatch):
@@ -171,7 +174,7 @@ async def test_collection_is_reindexed_in_slices(services, library, provider, mo
 async def test_old_versions_are_deleted_in_slices(services, library, provider, monkeypatch):
     monkeypatch.setattr("shared.ledger.documents.versions._SLICE_CHUNKS", 4)
     (document,) = await claimed(services, library)
-    await services.ledger[Work].settle_parsed([parsed(document, new_chunks(10))])
+    await services.ledger[ParseWork].settle([parsed(document, new_chunks(10))])
     await work(services, "index", "generate", "index")
     await library.add("another text", "a.md0", questions=["Which text?"])
     await work(services)
@@ -188,7 +191,7 @@ async def test_deleted_document_is_removed_in_slices(services, library, provider
     monkeypatch.setattr("shared.ledger.documents.versions._SLICE_CHUNKS", 4)
     monkeypatch.setattr("shared.ledger.documents.versions._MOST_SLICES", 1)
     (document,) = await claimed(services, library)
-    await services.ledger[Work].settle_parsed([parsed(document, new_chunks(10))])
+    await services.ledger[ParseWork].settle([parsed(document, new_chunks(10))])
     await work(services, "index", "generate", "index")
     await services.ledger[Documents].delete("default", document.lease.id)
 
@@ -203,7 +206,7 @@ async def test_deleted_document_is_removed_in_slices(services, library, provider
 async def test_lost_index_is_repaired_in_slices(services, library, provider, monkeypatch):
     monkeypatch.setattr("features.verification.comparison._CHUNKS", 4)
     (document,) = await claimed(services, library)
-    await services.ledger[Work].settle_parsed([parsed(document, new_chunks(10))])
+    await services.ledger[ParseWork].settle([parsed(document, new_chunks(10))])
     await work(services, "index", "generate", "index")
     collection = await library.collection()
     await services.index.delete_document(collection.location, document.lease.id)

@@ -16,9 +16,10 @@ from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.documents.documents import Documents
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.model.lanes import lane_of
+from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.demand import Demand
-from shared.ledger.work.work import Work
+from shared.ledger.work.generation import GenerateWork
 from shared.process import metrics
 from shared.settings import ApiKey
 from tests.support.api import KEYS, as_tenant, calling, searchable, serving, with_keys, work
@@ -80,7 +81,7 @@ async def claim(services, limit=10):
 
 def with_terms(services, terms=NO_TERMS, worker="w"):
     """Return a generator of another worker with these prices and limits."""
-    work_ = Work(services.database, worker=worker, lease=timedelta(seconds=30), terms=terms)
+    work_ = GenerateWork(services.database, worker=worker, lease=timedelta(seconds=30), terms=terms)
     return replace(services.generator, work=work_)
 
 
@@ -95,7 +96,7 @@ async def highest(services, library):
     budget = await set_budget(services, 10**9)
     (chunk,) = await claim(services, 1)
     _, held = await amounts(services)
-    await services.ledger[Work].release("chunks", [chunk.lease])
+    await services.ledger[GenerateWork].release([chunk.lease])
     await services.ledger[Budgets].delete("default", budget.id, SetBy.TENANT)
     return held
 
@@ -106,9 +107,9 @@ async def test_settlement_replaces_reservation_by_bill(services, once):
     chunks = await claim(services)
     reserved = await amounts(services)
     outcomes = [await services.generator.process(chunk) for chunk in chunks]
-    await services.ledger[Work].settle_generated(outcomes)
+    await services.ledger[GenerateWork].settle(outcomes)
     settled = await amounts(services)
-    await services.ledger[Work].settle_generated(outcomes)
+    await services.ledger[GenerateWork].settle(outcomes)
 
     assert reserved[0] == 0
     assert reserved[1] > 3 * 1_800
@@ -234,7 +235,7 @@ async def test_refused_call_costs_nothing(services, provider, script, once):
     (chunk,) = await claim(services)
     provider.script(**script)
     outcome = await services.generator.process(chunk)
-    await services.ledger[Work].settle_generated([outcome])
+    await services.ledger[GenerateWork].settle([outcome])
 
     assert isinstance(outcome, FailedAttempt)
     assert await amounts(services) == (0, 0)
@@ -249,7 +250,7 @@ async def test_call_without_reply_costs_its_reservation(services, provider, monk
     (chunk,) = await claim(services)
     _, held = await amounts(services)
     monkeypatch.setattr("shared.providers.chat.OpenAIChat.complete", late)
-    await services.ledger[Work].settle_generated([await services.generator.process(chunk)])
+    await services.ledger[GenerateWork].settle([await services.generator.process(chunk)])
 
     assert await amounts(services) == (held, 0)
 
@@ -272,9 +273,9 @@ async def test_expired_lease_costs_its_reservation_until_its_bill(services, prov
     await services.ledger[Budgets].book_lost()
     lost = await amounts(services)
     (again,) = await claim(services)
-    await services.ledger[Work].settle_generated([outcome])
+    await services.ledger[GenerateWork].settle([outcome])
     corrected = await amounts(services)
-    await services.ledger[Work].settle_generated([await services.generator.process(again)])
+    await services.ledger[GenerateWork].settle([await services.generator.process(again)])
 
     assert running == (0, held)
     assert lost == (held, 0)
@@ -290,7 +291,7 @@ async def test_repair_reserves_its_call_or_waits(services, library, provider, on
     provider.script(malformed_containing="mill")
     (chunk,) = await claim(services)
     outcome = await services.generator.process(chunk)
-    await services.ledger[Work].settle_generated([outcome])
+    await services.ledger[GenerateWork].settle([outcome])
     first = await amounts(services)
     calls = provider.stats()["calls"]
     assert await claim(services) == []
@@ -300,7 +301,7 @@ async def test_repair_reserves_its_call_or_waits(services, library, provider, on
     await sql(services, "UPDATE chunks SET due_at = now()")
     (chunk,) = await claim(services)
     repaired = await services.generator.process(chunk)
-    await services.ledger[Work].settle_generated([repaired])
+    await services.ledger[GenerateWork].settle([repaired])
 
     assert isinstance(outcome, FailedAttempt)
     assert outcome.decision.reason == BudgetExhausted().message
@@ -322,7 +323,7 @@ async def test_chunks_of_deleted_documents_release_their_reservations(services, 
         pass
     await services.ledger[Budgets].book_lost()
     in_flight = await amounts(services)
-    await services.ledger[Work].settle_generated([await services.generator.process(chunk)])
+    await services.ledger[GenerateWork].settle([await services.generator.process(chunk)])
 
     assert in_flight[0] == 0 < in_flight[1]
     assert await amounts(services) == (await billed(services), 0)
@@ -333,13 +334,13 @@ async def test_budget_starts_again_with_its_period(services, library, once):
     one = await highest(services, library)
     await set_budget(services, one + 10, period=Period.DAY)
     (chunk,) = await claim(services, 1)
-    await services.ledger[Work].settle_generated([await services.generator.process(chunk)])
+    await services.ledger[GenerateWork].settle([await services.generator.process(chunk)])
     assert await claim(services) == []
     (today,) = await services.ledger[Budgets].of("default")
     await sql(services, "UPDATE budgets SET period_start = period_start - 1")
     (tomorrow,) = await services.ledger[Budgets].of("default")
     (chunk,) = await claim(services)
-    await services.ledger[Work].settle_generated([await services.generator.process(chunk)])
+    await services.ledger[GenerateWork].settle([await services.generator.process(chunk)])
     (after,) = await services.ledger[Budgets].of("default")
 
     assert today.is_exhausted
@@ -371,7 +372,7 @@ async def test_money_budget_counts_calls_and_embeddings(services, settings, prov
         pass
     embedded, _ = await amounts(services)
     for chunk in await generator.claim(10, {}):
-        await generator.work.settle_generated([await generator.process(chunk)])
+        await generator.work.settle([await generator.process(chunk)])
     (tokens,) = await sql(services, "SELECT sum(prompt_tokens) FROM spent WHERE kind = 'embed'")
 
     assert embedded == tokens[0] * 1_000 > 0
@@ -398,7 +399,7 @@ async def test_settings_limit_is_kept_in_the_ledger(services, library, once):
     await work(services, "parse", "index")
     (chunk,) = await generator.claim(10, {})
     (created,) = await budgets.of("default")
-    await generator.work.settle_generated([await generator.process(chunk)])
+    await generator.work.settle([await generator.process(chunk)])
 
     limits[BudgetUnit.TOKENS] = 10
     await budgets.follow_settings()
@@ -479,7 +480,7 @@ async def test_erased_collection_and_tenant_have_no_budgets(services, library, o
 
     await erase("default")
     left = [budget.collection for budget in await services.ledger[Budgets].of("default")]
-    await services.ledger[Work].settle_generated([outcome])
+    await services.ledger[GenerateWork].settle([outcome])
     spent, held = await amounts(services)
     await library.add(TEXTS[0], "again.md")
     await erase(None)
@@ -508,9 +509,9 @@ async def test_budget_of_job_limits_only_its_documents(services, once):
     budget = NewBudget("default", None, job_id, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, 10)
     await services.ledger[Budgets].set(budget)
     (other,) = await claim(services)
-    limited, due = await amounts(services), await services.ledger[Work].due()
+    limited, due = await amounts(services), await services.ledger[Backlogs].due()
     await services.ledger[Budgets].set(replace(budget, most=10_000))
-    due_again = await services.ledger[Work].due()
+    due_again = await services.ledger[Backlogs].due()
     (chunk,) = await claim(services)
 
     assert other.document_id != chunk.document_id == of_job.id

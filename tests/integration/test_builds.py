@@ -23,8 +23,10 @@ from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.counters import Counters
+from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.costs import Costs
-from shared.ledger.work.work import Work
+from shared.ledger.work.indexing import IndexWork
+from shared.ledger.work.leftovers import Leftovers
 from shared.query.retrieve import Query
 from tests.conftest import Library
 from tests.support.api import ready, work
@@ -73,7 +75,7 @@ async def rows_of(services, build):
 
 
 async def finish_work(services):
-    while await services.ledger[Work].due():
+    while await services.ledger[Backlogs].due():
         await work(services)
 
 
@@ -380,9 +382,9 @@ async def test_upload_is_kept_while_any_build_uses_it(services, once):
         " AND d.collection_id <> :id",
         id=build.id,
     )
-    assert await services.ledger[Work].purge_versions() == []
+    assert await services.ledger[Leftovers].purge_versions() == []
     await run(services, "UPDATE document_versions SET obsolete = true")
-    assert await services.ledger[Work].purge_versions() == [upload]
+    assert await services.ledger[Leftovers].purge_versions() == [upload]
 
 
 async def test_build_of_erased_collection_is_not_found(services, library):
@@ -744,7 +746,7 @@ async def test_late_points_of_dropped_build_are_deleted(services, once):
     await once(ready, ("A text.", "a.md"))
     build = await filled(services)
     await work(services, "parse")
-    late = await services.ledger[Work].claim_to_index(10)
+    late = await services.ledger[IndexWork].claim(10)
     assert late
     await services.ledger[Builds].drop(*NAME, build.number)
     await cleaned(services)

@@ -13,7 +13,7 @@ from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.model.collections import Collections
-from shared.ledger.work.work import Work
+from shared.ledger.work.generation import GenerateWork
 from shared.services.parse import pictures_of
 from tests.conftest import Library
 from tests.integration.test_builds import filled
@@ -291,7 +291,7 @@ async def test_budget_reserves_and_books_picture(described):
     await submitted(described, pdf([(HARBOUR, CHART)]))
     await work(described, "parse", "index")
     by_kind = {chunk.picture is not None: chunk for chunk in await described.generator.claim(10, {})}
-    await described.ledger[Work].release("chunks", [chunk.lease for chunk in by_kind.values()])
+    await described.ledger[GenerateWork].release([chunk.lease for chunk in by_kind.values()])
     await work(described)
 
     assert by_kind[True].reserve.usage.prompt_tokens > 4_000 > by_kind[False].reserve.usage.prompt_tokens
@@ -306,7 +306,7 @@ async def test_picture_waits_for_room_in_budget(described, provider):
     document = await submitted(described, pdf([(HARBOUR, CHART)]))
     await work(described, "parse", "index")
     claimed = [chunk for _ in range(3) for chunk in await described.generator.claim(10, {}) or ()]
-    await described.ledger[Work].release("chunks", [chunk.lease for chunk in claimed])
+    await described.ledger[GenerateWork].release([chunk.lease for chunk in claimed])
     state = (await shown(described, document)).state
     await described.ledger[Budgets].set(replace(budget, most=100_000))
     await work(described, "generate", "index")

@@ -15,7 +15,9 @@ from shared.ingest.parse.document import ParsedDocument
 from shared.ingest.parse.replies import ReplyLimits
 from shared.ingest.parse.stage import new_chunks
 from shared.ledger.documents.documents import Documents
-from shared.ledger.work.work import Work
+from shared.ledger.work.generation import GenerateWork
+from shared.ledger.work.indexing import IndexWork
+from shared.ledger.work.parsing import ParseWork
 from shared.query.retrieve import Query
 from tests.support.parser_replies import document_reply, received
 
@@ -56,19 +58,18 @@ def test_every_content_field_has_a_non_default_value(content):
 
 
 async def test_every_content_field_passes_from_parser_to_query(services, library, provider, content):
-    work = services.ledger[Work]
     document = await library.add("unused")
-    (claimed,) = await work.claim_documents(1)
+    (claimed,) = await services.ledger[ParseWork].claim(1)
     chunks = new_chunks(claimed, parsed(content), GenerationOptions(), MODEL)
-    assert await work.settle_parsed([ParseOutcome(claimed, None, "text/markdown", chunks)])
+    assert await services.ledger[ParseWork].settle([ParseOutcome(claimed, None, "text/markdown", chunks)])
 
-    (text_only,) = await work.claim_to_index(1)
+    (text_only,) = await services.ledger[IndexWork].claim(1)
     assert text_only.content == content
-    await work.settle_indexed([IndexOutcome(text_only, [], 0)])
-    (to_generate,) = (await work.claim_to_generate(1)).chunks
+    await services.ledger[IndexWork].settle([IndexOutcome(text_only, [], 0)])
+    (to_generate,) = (await services.ledger[GenerateWork].claim(1)).chunks
     assert to_generate.content == content
-    await work.settle_generated([GenerateOutcome(to_generate, MODEL, ("Who lives alone?",), Usage(), 1)])
-    (to_index,) = await work.claim_to_index(1)
+    await services.ledger[GenerateWork].settle([GenerateOutcome(to_generate, MODEL, ("Who lives alone?",), Usage(), 1)])
+    (to_index,) = await services.ledger[IndexWork].claim(1)
     assert to_index.content == content
     await index_batch(services.indexer, [to_index])
 

@@ -1,12 +1,15 @@
 """A claim reads a few rows, however many wait: a plan that is kept must not read whole tables."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 
 from shared.ledger.postgres.database import Database
-from shared.ledger.work.work import Work
+from shared.ledger.work.generation import GenerateWork
+from shared.ledger.work.indexing import IndexWork
+from shared.ledger.work.parsing import ParseWork
 from tests.integration.test_claims import chunks_due
 from tests.support.planted import guards
 
@@ -81,12 +84,13 @@ async def test_claim_reads_few_rows_of_many(services, settings, database, state)
     async with services.database.engine.connect() as connection:
         autocommitting = await connection.execution_options(isolation_level="AUTOCOMMIT")
         await autocommitting.execute(text("ANALYZE"))
-    work = Work(database, worker="one", lease=timedelta(minutes=1), embeddings=[settings.embedding_model])
+    worker: dict[str, Any] = {"worker": "one", "lease": timedelta(minutes=1)}
+    index = IndexWork(database, embeddings=[settings.embedding_model], **worker)
     claims = {
-        "queued": work.claim_documents,
-        "parsed": work.claim_to_index,
-        "generating": work.claim_to_generate,
-        "generated": work.claim_to_index,
+        "queued": ParseWork(database, **worker).claim,
+        "parsed": index.claim,
+        "generating": GenerateWork(database, **worker).claim,
+        "generated": index.claim,
     }
 
     read = []

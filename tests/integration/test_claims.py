@@ -20,7 +20,10 @@ from shared.domain.work import NewChunk
 from shared.ingest.generate.generator import content_key
 from shared.ingest.generate.types import GenerationOptions
 from shared.ledger.postgres.database import Database
-from shared.ledger.work.work import Work
+from shared.ledger.work.backlog import Backlogs
+from shared.ledger.work.generation import GenerateWork
+from shared.ledger.work.indexing import IndexWork
+from shared.ledger.work.parsing import ParseWork
 from tests.conftest import Library
 from tests.integration.test_query_log import proxied
 from tests.support.proxy import Fault
@@ -35,15 +38,15 @@ def new_chunk(document, number, words):
 async def chunks_due(services, tenant, count, *, lane=0):
     """Add a document with `count` chunks whose texts are searchable and whose questions are due."""
     await Library(services, tenant).add(f"{tenant} {lane} {count}", lane=lane)
-    (claimed,) = await services.ledger[Work].claim_documents(10)
+    (claimed,) = await services.ledger[ParseWork].claim(10)
     chunks = [new_chunk(claimed, number, f"{tenant} {lane} chunk {number}") for number in range(count)]
-    await services.ledger[Work].settle_parsed([ParseOutcome(claimed, "Title", "text/markdown", chunks)])
-    while texts := await services.ledger[Work].claim_to_index(100):
-        await services.ledger[Work].settle_indexed([IndexOutcome(chunk, [], 0) for chunk in texts])
+    await services.ledger[ParseWork].settle([ParseOutcome(claimed, "Title", "text/markdown", chunks)])
+    while texts := await services.ledger[IndexWork].claim(100):
+        await services.ledger[IndexWork].settle([IndexOutcome(chunk, [], 0) for chunk in texts])
 
 
 async def claim(work, limit, *, suspects=False):
-    return (await work.claim_to_generate(limit, suspects=suspects)).chunks
+    return (await work.claim(limit, suspects=suspects)).chunks
 
 
 def tenants(chunks):
@@ -59,33 +62,31 @@ async def test_free_slots_are_shared_equally_between_tenants(services):
     await chunks_due(services, "big", 40)
     await chunks_due(services, "small", 3)
 
-    assert tenants(await claim(services.ledger[Work], 10)) == {"big": 7, "small": 3}
+    assert tenants(await claim(services.ledger[GenerateWork], 10)) == {"big": 7, "small": 3}
 
 
 async def test_held_leases_count_toward_tenant_share(services):
     await chunks_due(services, "big", 40)
-    work = services.ledger[Work]
-    assert tenants(await claim(work, 10)) == {"big": 10}
+    assert tenants(await claim(services.ledger[GenerateWork], 10)) == {"big": 10}
     await chunks_due(services, "small", 20)
 
-    assert tenants(await claim(work, 8)) == {"small": 8}
-    assert tenants(await claim(work, 8)) == {"big": 3, "small": 5}
+    assert tenants(await claim(services.ledger[GenerateWork], 8)) == {"small": 8}
+    assert tenants(await claim(services.ledger[GenerateWork], 8)) == {"big": 3, "small": 5}
 
 
 async def test_expired_leases_do_not_count_toward_share(services):
     await chunks_due(services, "big", 40)
-    work = services.ledger[Work]
-    await claim(work, 10)
+    await claim(services.ledger[GenerateWork], 10)
     await chunks_due(services, "small", 20)
     await end_leases(services)
 
-    assert tenants(await claim(work, 8)) == {"big": 4, "small": 4}
+    assert tenants(await claim(services.ledger[GenerateWork], 8)) == {"big": 4, "small": 4}
 
 
 async def test_tenant_weight_raises_its_share(services):
     await chunks_due(services, "big", 40)
     await chunks_due(services, "small", 40)
-    weighted = Work(services.database, worker="w", lease=timedelta(seconds=30), weights={"big": 3})
+    weighted = GenerateWork(services.database, worker="w", lease=timedelta(seconds=30), weights={"big": 3})
 
     assert tenants(await claim(weighted, 8)) == {"big": 6, "small": 2}
 
@@ -94,15 +95,15 @@ async def test_many_tenants_all_get_claims(services):
     for number in range(12):
         await chunks_due(services, f"t{number}", 5)
 
-    assert set(tenants(await claim(services.ledger[Work], 12)).values()) == {1}
-    assert len(await claim(services.ledger[Work], 100)) == 48
+    assert set(tenants(await claim(services.ledger[GenerateWork], 12)).values()) == {1}
+    assert len(await claim(services.ledger[GenerateWork], 100)) == 48
 
 
 async def test_claim_locks_only_claimed_rows(services):
     for number in range(4):
         await chunks_due(services, f"t{number}", 10)
 
-    assert len(await claim(services.ledger[Work], 4)) == 4
+    assert len(await claim(services.ledger[GenerateWork], 4)) == 4
     async with services.database.begin() as connection:
         locked = "SELECT count(*) FROM chunks WHERE xmax <> 0 AND leased_by IS NULL"
         assert (await connection.execute(text(locked))).scalar_one() == 0
@@ -110,7 +111,7 @@ async def test_claim_locks_only_claimed_rows(services):
 
 async def test_concurrent_claims_skip_locked_rows(services):
     await chunks_due(services, "one", 40)
-    at_once = [claim(services.ledger[Work], 8) for _ in range(4)]
+    at_once = [claim(services.ledger[GenerateWork], 8) for _ in range(4)]
 
     claimed = [chunk.lease.id for chunks in await asyncio.gather(*at_once) for chunk in chunks]
     assert len(set(claimed)) == len(claimed) == 32
@@ -120,7 +121,7 @@ async def test_uploads_are_claimed_before_bulk_within_a_tenant(services):
     await chunks_due(services, "one", 5, lane=1)
     await chunks_due(services, "one", 5, lane=0)
 
-    assert {c.content.text.split()[1] for c in await claim(services.ledger[Work], 5)} == {"0"}
+    assert {c.content.text.split()[1] for c in await claim(services.ledger[GenerateWork], 5)} == {"0"}
 
 
 async def test_documents_are_claimed_in_turn_between_tenants(services):
@@ -128,78 +129,75 @@ async def test_documents_are_claimed_in_turn_between_tenants(services):
         await Library(services, "big").add(f"text {number}")
     await Library(services, "small").add("late")
 
-    assert tenants(await services.ledger[Work].claim_documents(4)) == {"big": 3, "small": 1}
+    assert tenants(await services.ledger[ParseWork].claim(4)) == {"big": 3, "small": 1}
 
 
 async def test_tenant_holds_not_all_documents_of_worker(services):
-    work = services.ledger[Work]
     for number in range(10):
         await Library(services, "big").add(f"text {number}")
-    assert tenants(await work.claim_documents(6, most=4)) == {"big": 4}
-    assert await work.claim_documents(2, held={"big": 4}, most=4) == []
+    assert tenants(await services.ledger[ParseWork].claim(6, most=4)) == {"big": 4}
+    assert await services.ledger[ParseWork].claim(2, held={"big": 4}, most=4) == []
 
     await Library(services, "small").add("late")
-    assert tenants(await work.claim_documents(3, held={"big": 3}, most=4)) == {"big": 1, "small": 1}
+    assert tenants(await services.ledger[ParseWork].claim(3, held={"big": 3}, most=4)) == {"big": 1, "small": 1}
 
 
 async def test_questions_are_indexed_in_turn_between_tenants(services):
-    work = services.ledger[Work]
+    ledger = services.ledger
     await chunks_due(services, "big", 10)
     await chunks_due(services, "small", 2)
-    await work.settle_generated(
-        [GenerateOutcome(c, "scripted", ("What?",), Usage(1, 1), 1) for c in await claim(work, 100)]
+    await ledger[GenerateWork].settle(
+        [GenerateOutcome(c, "scripted", ("What?",), Usage(1, 1), 1) for c in await claim(ledger[GenerateWork], 100)]
     )
 
-    assert tenants(await work.claim_to_index(4)) == {"big": 2, "small": 2}
+    assert tenants(await ledger[IndexWork].claim(4)) == {"big": 2, "small": 2}
 
 
 async def test_chunks_with_two_lost_leases_are_claimed_separately(services):
     await chunks_due(services, "one", 3)
-    work = services.ledger[Work]
     for deaths in range(SUSPECT_AFTER):
-        claimed = await claim(work, 10)
+        claimed = await claim(services.ledger[GenerateWork], 10)
         assert {c.lost_leases for c in claimed} == {deaths}
-        assert await claim(work, 10, suspects=True) == []
+        assert await claim(services.ledger[GenerateWork], 10, suspects=True) == []
         await end_leases(services)
 
-    assert await claim(work, 10) == []
-    (suspect,) = await claim(work, 1, suspects=True)
+    assert await claim(services.ledger[GenerateWork], 10) == []
+    (suspect,) = await claim(services.ledger[GenerateWork], 1, suspects=True)
     assert suspect.lost_leases == SUSPECT_AFTER
-    assert "generate" in await work.due()  # the other two chunks are also suspects
+    assert "generate" in await services.ledger[Backlogs].due()  # the other two chunks are also suspects
 
 
 async def test_finished_suspect_is_cleared(services):
     await chunks_due(services, "one", 1)
-    work = services.ledger[Work]
     for _ in range(SUSPECT_AFTER):
-        await claim(work, 1)
+        await claim(services.ledger[GenerateWork], 1)
         await end_leases(services)
-    (suspect,) = await claim(work, 1, suspects=True)
-    await work.settle_generated([GenerateOutcome(suspect, "scripted", ("What?",), Usage(1, 1), 1)])
+    (suspect,) = await claim(services.ledger[GenerateWork], 1, suspects=True)
+    await services.ledger[GenerateWork].settle([GenerateOutcome(suspect, "scripted", ("What?",), Usage(1, 1), 1)])
 
-    assert [chunk.lost_leases for chunk in await work.claim_to_index(1)] == [0]
+    assert [chunk.lost_leases for chunk in await services.ledger[IndexWork].claim(1)] == [0]
 
 
 async def test_inconclusive_attempt_keeps_suspect(services):
+    ledger = services.ledger
     await chunks_due(services, "one", 1)
-    work = services.ledger[Work]
     for _ in range(SUSPECT_AFTER):
-        await claim(work, 1)
+        await claim(ledger[GenerateWork], 1)
         await end_leases(services)
-    (suspect,) = await claim(work, 1, suspects=True)
-    await work.settle_generated([FailedAttempt(suspect.lease, Retry(timedelta(), "429", burns_attempt=False))])
+    (suspect,) = await claim(ledger[GenerateWork], 1, suspects=True)
+    await ledger[GenerateWork].settle([FailedAttempt(suspect.lease, Retry(timedelta(), "429", burns_attempt=False))])
 
-    assert await claim(work, 1) == []
-    (suspect,) = await claim(work, 1, suspects=True)
-    await work.settle_generated([FailedAttempt(suspect.lease, Retry(timedelta(), "500"))])
-    assert len(await claim(work, 1)) == 1
+    assert await claim(ledger[GenerateWork], 1) == []
+    (suspect,) = await claim(ledger[GenerateWork], 1, suspects=True)
+    await ledger[GenerateWork].settle([FailedAttempt(suspect.lease, Retry(timedelta(), "500"))])
+    assert len(await claim(ledger[GenerateWork], 1)) == 1
 
 
 async def test_tenant_claims_stay_within_its_limits(services):
     await chunks_due(services, "slow", 10)
     await chunks_due(services, "free", 10)
     most = {"slow": Rates(requests=2), "free": Rates()}
-    work = Work(
+    work = GenerateWork(
         services.database, worker="w", lease=timedelta(seconds=30), limits=most, other_limits=Rates(tokens=4000)
     )
 
@@ -223,8 +221,8 @@ async def test_deferred_work_is_not_due(services):
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE chunks SET due_at = now() + interval '1 hour'"))
 
-    assert await services.ledger[Work].due() == []
-    assert await claim(services.ledger[Work], 5) == []
+    assert await services.ledger[Backlogs].due() == []
+    assert await claim(services.ledger[GenerateWork], 5) == []
 
 
 @contextlib.asynccontextmanager
@@ -232,7 +230,7 @@ async def worker_over(settings):
     """Yield a worker with its own connections."""
     database = Database(settings.database_url.get_secret_value())
     try:
-        yield Work(database, worker="w", lease=timedelta(seconds=30))
+        yield GenerateWork(database, worker="w", lease=timedelta(seconds=30))
     finally:
         await database.aclose()
 
@@ -259,7 +257,7 @@ async def test_settlements_precede_claims_after_outage(services, settings):
 
         link.change(Fault(mode="cut"))
         not_settled, not_claimed = asyncio.Event(), asyncio.Event()
-        settling = asyncio.create_task(retry_until_available(lambda: paying.settle_generated(paid), not_settled))
+        settling = asyncio.create_task(retry_until_available(lambda: paying.settle(paid), not_settled))
         claiming = asyncio.create_task(retry_until_available(lambda: claim(other, 3), not_claimed))
         await not_settled.wait()
         await not_claimed.wait()

@@ -39,7 +39,7 @@ async def finished(lossy, text=TEXT, name="a.md", **options):
 
 
 @guards(
-    "shared/ledger/work/settlements.sql",
+    "shared/ledger/work/finishing.sql",
     "AND v.missing IS NOT NULL))",
     "AND false))",
     means="a document is ready although words of its file are missing",

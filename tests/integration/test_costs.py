@@ -15,7 +15,9 @@ from shared.domain.usage import Cost, Usage
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents
 from shared.ledger.work.costs import Costs, record
-from shared.ledger.work.work import Work
+from shared.ledger.work.generation import GenerateWork
+from shared.ledger.work.indexing import IndexWork
+from shared.ledger.work.leftovers import Leftovers
 from tests.conftest import Library
 from tests.support.api import calling, ready, searchable, work
 
@@ -64,7 +66,7 @@ async def spent(services, kind="generate", tenant="default"):
 
 
 async def claimed(services):
-    (chunk,) = (await services.ledger[Work].claim_to_generate(1)).chunks
+    (chunk,) = (await services.ledger[GenerateWork].claim(1)).chunks
     return chunk
 
 
@@ -96,8 +98,8 @@ async def test_cost_of_late_generate_settlement_is_counted(services, provider, o
     await make_due(services)
     quick = await services.generator.process(await claimed(services))
 
-    await services.ledger[Work].settle_generated([quick])
-    await services.ledger[Work].settle_generated([slow])
+    await services.ledger[GenerateWork].settle([quick])
+    await services.ledger[GenerateWork].settle([slow])
 
     assert (await spent(services))[0] == provider.stats()["calls"] == 2
 
@@ -109,7 +111,7 @@ async def test_cost_of_late_failure_is_counted(services, provider, once):
     await make_due(services)
     await claimed(services)
 
-    await services.ledger[Work].settle_generated([slow])
+    await services.ledger[GenerateWork].settle([slow])
 
     assert (await spent(services))[0] == provider.stats()["calls"] == 3
 
@@ -123,7 +125,7 @@ async def test_call_of_deleted_chunk_is_charged(services, library, provider, cha
     else:
         await services.ledger[Documents].delete("default", document.id)
 
-    await services.ledger[Work].settle_generated([outcome])
+    await services.ledger[GenerateWork].settle([outcome])
 
     assert (await spent(services))[0] == provider.stats()["calls"] == 1
 
@@ -132,7 +134,7 @@ async def test_costs_of_superseded_versions_are_retained(services, library, prov
     (document,) = await ready(services, (KEEPER, "a.md"))
     await library.add(HARBOUR, "a.md")
     await work(services)
-    await services.ledger[Work].purge_versions()
+    await services.ledger[Leftovers].purge_versions()
     assert (await spent(services))[0] == provider.stats()["calls"] == 2
 
     await services.ledger[Documents].delete("default", document.id)
@@ -199,7 +201,7 @@ async def test_replies_of_several_tiers_count_as_standard(services, provider, ti
     provider.script(malformed_containing="lighthouse")
     generator = replace(services.generator, model=TieredModel(services.generator.model, *tiers))
 
-    await services.ledger[Work].settle_generated([await generator.process(await claimed(services))])
+    await services.ledger[GenerateWork].settle([await generator.process(await claimed(services))])
 
     assert [(s.tier, s.calls) for s in await services.ledger[Costs].sums("default") if s.kind == "generate"] == [
         (booked, 3)
@@ -250,8 +252,8 @@ async def test_cost_of_repeated_settlement_is_counted_once(services, provider):
     await searchable(services, (KEEPER, "a.md"))
     outcome = await services.generator.process(await claimed(services))
     for _ in range(2):
-        await services.ledger[Work].settle_generated([outcome])
-    outcomes = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(10))
+        await services.ledger[GenerateWork].settle([outcome])
+    outcomes = await index_batch(services.indexer, await services.ledger[IndexWork].claim(10))
     for _ in range(2):
         await IndexStage([services.indexer]).settle([outcomes])
 
@@ -263,7 +265,7 @@ async def test_cost_of_repeated_settlement_is_counted_once(services, provider):
 async def test_cost_of_late_index_settlement_is_counted(services, library, provider):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "generate")
-    slow = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(10))
+    slow = await index_batch(services.indexer, await services.ledger[IndexWork].claim(10))
     settled = await _settled(services, slow, late=True)
 
     await work(services, "index")
@@ -276,8 +278,8 @@ async def _settled(services, outcomes, *, late):
     """Settle indexing outcomes, optionally after their lease has expired; return the counted tokens."""
     if late:
         await make_due(services)
-        lost = await services.ledger[Work].claim_to_index(10)
-        await services.ledger[Work].release("chunks", [chunk.lease for chunk in lost])
+        lost = await services.ledger[IndexWork].claim(10)
+        await services.ledger[IndexWork].release([chunk.lease for chunk in lost])
     await IndexStage([services.indexer]).settle([outcomes])
     return (await spent(services, "embed"))[1]
 
@@ -309,7 +311,7 @@ async def test_embeddings_next_to_failed_request_are_charged(services, library, 
     await work(services, "parse")
     unavailable = InterruptedEmbedder(services.indexer.embedder, Unavailable("unavailable", component="embedding"))
     indexer = replace(unbatched_indexer, embedder=unavailable)
-    (chunk,) = await services.ledger[Work].claim_to_index(10)
+    (chunk,) = await services.ledger[IndexWork].claim(10)
 
     (outcome,) = await index_batch(indexer, [chunk])
     await IndexStage([indexer]).settle([[outcome]])

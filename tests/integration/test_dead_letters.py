@@ -5,7 +5,7 @@ import pytest
 from api.schemas.dead_letters import DeadLetterHistory, DeadLetterPage
 from shared.http.schemas.problems import ProblemDetails
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
-from shared.ledger.work.work import Work
+from shared.ledger.work.indexing import IndexWork
 from tests.support.api import as_tenant, calling, with_keys, work
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all year."
@@ -213,7 +213,7 @@ async def test_chunk_stays_searchable_during_retry(client, services, provider):
     provider.restore()
     await resolve(client, "retry")
     await work(services, "parse", "index", "generate")
-    (chunk,) = await services.ledger[Work].claim_to_index(10)
+    (chunk,) = await services.ledger[IndexWork].claim(10)
 
     assert not chunk.hidden
 

@@ -10,7 +10,8 @@ from shared.ingest.index.stage import index_batch
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.model.collections import Collections
-from shared.ledger.work.work import Work
+from shared.ledger.work.indexing import IndexWork
+from shared.ledger.work.parsing import ParseWork
 from shared.vectors.index import Index
 from tests.support.api import calling, work
 from tests.support.qdrant import qdrant_client
@@ -142,14 +143,14 @@ async def test_concurrent_updates_last_write_wins(client, services, monkeypatch,
 async def test_index_worker_does_not_restore_outdated_metadata(client, services, provider, late):
     document = await submit(client)
     await work(services, "parse", "index", "generate")
-    claimed = await services.ledger[Work].claim_to_index(10)
+    claimed = await services.ledger[IndexWork].claim(10)
     assert [chunk.metadata["department"] for chunk in claimed] == ["hr"]
 
     await change(client, document, metadata={"department": "law"})
     if late:
         await work(services, "index")
     outcomes = await index_batch(services.indexer, claimed)
-    assert await services.ledger[Work].settle_indexed(outcomes) == set()
+    assert await services.ledger[IndexWork].settle(outcomes) == set()
     await work(services, "index")
     await services.cleaner.clean()
 
@@ -182,9 +183,9 @@ async def stored_departments(services):
 
 async def test_parse_worker_does_not_restore_outdated_title(client, services, provider):
     document = await submit(client, title="Old")
-    (claimed,) = await services.ledger[Work].claim_documents(1)
+    (claimed,) = await services.ledger[ParseWork].claim(1)
     await change(client, document, title="New")
-    assert await services.ledger[Work].extend("documents", [claimed.lease]) == LeaseExtension(set(), set())
+    assert await services.ledger[ParseWork].extend([claimed.lease]) == LeaseExtension(set(), set())
 
     await work(services)
     assert {title for title, _ in (await found(client)).values()} == {"New"}

@@ -15,7 +15,7 @@ from shared.domain.outcomes import FailedAttempt
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.model.collections import Collections
-from shared.ledger.work.work import Work
+from shared.ledger.work.indexing import IndexWork
 from shared.services import build
 from shared.settings import Embedding
 from tests.support.api import as_tenant, calling, with_keys, work
@@ -190,7 +190,7 @@ async def test_redefined_embedding_is_refused_for_existing_collections(serving, 
         assert refused.status_code == 409
         assert "had another model, size or prefix" in refused.json()["detail"]
 
-        (chunk,) = await changed.ledger[Work].claim_to_index(1, embeddings=["e5"])
+        (chunk,) = await changed.ledger[IndexWork].claim(1, embeddings=["e5"])
         (failed,) = await index_batch(changed.indexers["e5"], [chunk])
         assert isinstance(failed, FailedAttempt)
         assert not failed.decision.burns_attempt

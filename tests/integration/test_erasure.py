@@ -44,8 +44,10 @@ from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs
+from shared.ledger.work import paid_contents
 from shared.ledger.work.batches import Batches
-from shared.ledger.work.work import SQL, Work
+from shared.ledger.work.generation import GenerateWork
+from shared.ledger.work.leftovers import Leftovers
 from shared.maintenance.erasure_check import ErasureCheck, ErasureScope
 from shared.services.features import erased_tables
 from shared.services.providers import batch_api_of
@@ -738,7 +740,7 @@ async def test_erasure_during_pack_check_deletes_all_bytes(services, check, once
         pass
     await work(services)
     await services.ledger[Builds].drop("default", "default", build.number)
-    while await services.cleaner.drop_builds() or await services.ledger[Work].purge_versions():
+    while await services.cleaner.drop_builds() or await services.ledger[Leftovers].purge_versions():
         pass
     await make_all_due(services)
     assert await services.cleaner.outdated.due(10) == [uploads[0].stored_in]  # of copies: no byte is unused
@@ -843,8 +845,8 @@ async def test_settlement_during_tenant_erasure_stores_nothing(services, provide
 
 
 @guards(
-    "shared/ledger/work/work.py",
-    "            await self._sweep_late(connection, stale)\n",
+    "shared/ledger/work/indexing.py",
+    "            await sweep_late(connection, self.lease, stale)\n",
     "",
     means="the points of a late attempt that failed remain",
     case="tenant",
@@ -999,9 +1001,9 @@ async def test_erasure_ends_while_tenant_is_never_idle(services, provider, libra
     async def delete_during_call(number):
         deleted = await library.add(f"The busy text {number}.", f"{number}.md")
         await work(services, "parse", "index")
-        assert (await services.ledger[Work].claim_to_generate(10)).chunks
+        assert (await services.ledger[GenerateWork].claim(10)).chunks
         await services.ledger[Documents].delete("default", deleted.id)
-        await services.ledger[Work].purge_versions()
+        await services.ledger[Leftovers].purge_versions()
 
     erasure = await services.ledger[Erasures].start_document(document.id)
     for number in range(5):
@@ -1033,7 +1035,7 @@ async def test_locked_completion_is_searched_again(services, library, check, onc
     erasure = await services.ledger[Erasures].start_document(document.id)
 
     async with services.database.begin() as inserting:
-        await inserting.execute(SQL.share_completions, {"keys": [key]})
+        await paid_contents.hold(inserting, [key])
         with pytest.raises(AssertionError, match="does not finish"):
             await finished(services, erasure)
     await finished(services, erasure)
@@ -1046,7 +1048,7 @@ async def test_late_replies_for_erased_document_are_not_stored(services, provide
     document = await library.add("A text.", "a.md")
     await library.add("Another text.", "b.md")
     await work(services, "parse", "index")
-    chunks = (await services.ledger[Work].claim_to_generate(10)).chunks
+    chunks = (await services.ledger[GenerateWork].claim(10)).chunks
     generating = services.generator
     answers = [await generating.process(chunk, held) for chunk in chunks]
     (late,) = [chunk for chunk in chunks if chunk.document_id == document.id]
@@ -1055,10 +1057,10 @@ async def test_late_replies_for_erased_document_are_not_stored(services, provide
 
     await generating.settle(answers)
     with pytest.raises(LeaseLost):
-        await services.ledger[Work].keep_replies(late, [reply], Usage(1, 1), 1, Reserve("scripted", Usage()))
+        await services.ledger[GenerateWork].keep_replies(late, [reply], Usage(1, 1), 1, Reserve("scripted", Usage()))
     again = Retry(timedelta(), "cut short")
     failed = FailedAttempt(late.lease, again, content_key=late.content_key, tenant=late.tenant, replies=[reply])
-    await services.ledger[Work].settle_generated([failed])
+    await services.ledger[GenerateWork].settle([failed])
 
     assert await check(document_id=document.id) == {}
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
@@ -1118,7 +1120,7 @@ async def test_completion_used_by_new_chunk_is_kept(services, once):
     await run(services, "UPDATE completions SET unused_since = now() - interval '8 days'")
 
     async with services.database.begin() as connection:  # a parse worker is about to insert a chunk with the key
-        await connection.execute(SQL.share_completions, {"keys": [key]})
+        await paid_contents.hold(connection, [key])
         await services.ledger[Completions].forget(WEEK)
 
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
@@ -1127,7 +1129,7 @@ async def test_completion_used_by_new_chunk_is_kept(services, once):
 async def test_claim_updates_content_key_of_chunk_and_content(services, provider, library):
     await library.add("A text.", "a.md")
     await work(services, "parse", "index")
-    await services.ledger[Work].claim_to_generate(10, key_of=lambda _: b"another")
+    await services.ledger[GenerateWork].claim(10, key_of=lambda _: b"another")
 
     assert await run(services, "SELECT c.content_key, t.content_key FROM chunks c JOIN chunk_contents t ON true") == [
         (b"another", b"another")

@@ -14,7 +14,7 @@ from shared.domain.jobs import JobKind
 from shared.ledger.builds.builds import Builds
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.jobs.job_claims import JobClaims
-from shared.ledger.work.work import Work
+from shared.ledger.work.backlog import Backlogs
 from tests.conftest import Library
 from tests.support.api import calling, work
 from tests.support.labelled import QRELS, QUERIES, QUESTIONS, TEXTS
@@ -278,7 +278,7 @@ async def test_run_over_replaced_build_fails(settings, services, labelled, provi
         )
         while await services.ledger[Builds].fill():
             pass
-        while await services.ledger[Work].due():
+        while await services.ledger[Backlogs].due():
             await work(services)
         await services.ledger[Builds].switch("default", "default", build.number)
         run = await finished(api, started)

@@ -38,9 +38,9 @@ async def test_every_statement_of_budgets_and_locks_has_plan(services):
     means="a statement is explained with another plan than it has in a worker",
 )
 async def test_statement_is_printed_filled_with_its_plan(explain):
-    printed = await explain("claims.claim_documents")
+    printed = await explain("parsing.claim_documents")
 
-    assert printed.startswith("-- work.claims.claim_documents\n-- $1 = :holders, $2 = :held,")
+    assert printed.startswith("-- work.parsing.claim_documents\n-- $1 = :holders, $2 = :held,")
     assert "CAST($1 AS text[])" in printed
     assert "Index Scan using" in printed
     assert "Seq Scan on documents" not in printed  # although the table is empty
@@ -50,9 +50,9 @@ async def test_all_statements_are_listed_without_a_name(explain):
     listed = (await explain()).splitlines()
 
     of_features = {"features.webhooks.ledger.claim", "features.feedback.ledger.suggestions.span"}
-    assert {"work.claims.claim_documents"} | of_features <= set(listed)
+    assert {"work.parsing.claim_documents"} | of_features <= set(listed)
 
 
 async def test_unknown_statement_is_answered_with_similar_ones(explain):
-    with pytest.raises(SystemExit, match=r"no statement 'claim_document'; similar ones: .*claims\.claim_documents"):
+    with pytest.raises(SystemExit, match=r"no statement 'claim_document'; similar ones: .*parsing\.claim_documents"):
         await explain("claim_document")

@@ -15,7 +15,7 @@ from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.documents.audit import Audit
 from shared.ledger.model.collections import Collections
-from shared.ledger.work.work import Work
+from shared.ledger.work.indexing import IndexWork
 from shared.settings import Tuning
 from shared.vectors.filters import collection_points
 from shared.vectors.index import Index
@@ -309,7 +309,7 @@ async def test_accepted_question_is_deleted_with_its_chunk(client, two_chunks, s
 async def test_question_accepted_during_processing_is_indexed_afterwards(client, two_chunks, services, provider):
     await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
     await work(services, "parse", "index", "generate")
-    claimed = await services.ledger[Work].claim_to_index(10)
+    claimed = await services.ledger[IndexWork].claim(10)
 
     assert (await accept_of_leave(client))["outcome"] == "accepted"
     assert [own.state for own in await accepted(client)] == ["waiting"]
@@ -326,7 +326,7 @@ async def test_question_accepted_during_failed_edit_reaches_live_version(client,
     await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
     assert (await accept_of_leave(client))["outcome"] == "accepted"
     await work(services, "parse", "generate")
-    (shared,) = [c for c in await services.ledger[Work].claim_to_index(10) if c.accepted]
+    (shared,) = [c for c in await services.ledger[IndexWork].claim(10) if c.accepted]
     await IndexStage([services.indexer]).settle([await index_batch(services.indexer, [shared])])
     assert {payload["version"] for payload in (await points(services)).values()} == {2}
     assert [own.state for own in await accepted(client)] == ["waiting"]
@@ -349,13 +349,13 @@ async def test_accepted_question_is_added_to_concurrent_edit(client, two_chunks,
     await accept_of_leave(client)
     await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
     await work(services, "parse", "generate")
-    (live,) = [c for c in await services.ledger[Work].claim_to_index(10) if not c.hidden]
+    (live,) = [c for c in await services.ledger[IndexWork].claim(10) if not c.hidden]
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE chunks SET due_at = now() WHERE version = 2")
-    edited = [c for c in await services.ledger[Work].claim_to_index(10) if c.hidden]
-    await services.ledger[Work].release("chunks", [live.lease])
+    edited = [c for c in await services.ledger[IndexWork].claim(10) if c.hidden]
+    await services.ledger[IndexWork].release([live.lease])
     await accept_of_leave(client, "Who may be ill?")
-    (live,) = await services.ledger[Work].claim_to_index(10)
+    (live,) = await services.ledger[IndexWork].claim(10)
     assert (len(live.accepted), {len(c.accepted) for c in edited}) == (2, {0, 1})
 
     await IndexStage([services.indexer]).settle([await index_batch(services.indexer, [live])])
@@ -372,7 +372,7 @@ async def test_retraction_applies_to_live_and_pending_versions(client, two_chunk
     await work(services, "index")
     await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
     await work(services, "parse", "generate")
-    (shared,) = [c for c in await services.ledger[Work].claim_to_index(10) if c.accepted]
+    (shared,) = [c for c in await services.ledger[IndexWork].claim(10) if c.accepted]
     await IndexStage([services.indexer]).settle([await index_batch(services.indexer, [shared])])
     assert {payload["version"] for payload in (await points(services)).values()} == {1, 2}
 
@@ -385,7 +385,7 @@ async def test_retraction_applies_to_live_and_pending_versions(client, two_chunk
 
 async def test_retraction_during_write_is_applied_afterwards(client, indexed, services):
     given = await accept(client)
-    claimed = await services.ledger[Work].claim_to_index(10)
+    claimed = await services.ledger[IndexWork].claim(10)
     assert [own.id for chunk in claimed for own in chunk.accepted] == [given.accepted_id]
 
     await client.delete(f"/v1/collections/default/accepted-questions/{given.accepted_id}")
@@ -400,8 +400,8 @@ async def test_retraction_during_write_is_applied_afterwards(client, indexed, se
 
 async def test_late_writer_does_not_restore_retracted_question(client, indexed, services):
     given = await accept(client)
-    late = await services.ledger[Work].claim_to_index(10)
-    await services.ledger[Work].release("chunks", [chunk.lease for chunk in late])
+    late = await services.ledger[IndexWork].claim(10)
+    await services.ledger[IndexWork].release([chunk.lease for chunk in late])
     await work(services, "index")
     await client.delete(f"/v1/collections/default/accepted-questions/{given.accepted_id}")
     await clean(services)
@@ -443,12 +443,12 @@ async def test_retried_dead_chunk_gets_its_accepted_questions(client, two_chunks
     await client.post("/v1/collections/default/reindex")
     await work(services, "parse")
     provider.script(down=True)
-    claimed = await services.ledger[Work].claim_to_index(10)
+    claimed = await services.ledger[IndexWork].claim(10)
     while claimed:  # until the chunk is dead
         await IndexStage([services.indexer]).settle([await index_batch(services.indexer, claimed)])
         async with services.database.begin() as connection:
             await connection.exec_driver_sql("UPDATE chunks SET due_at = now(), attempts = 8 WHERE state = 'parsed'")
-        claimed = await services.ledger[Work].claim_to_index(10)
+        claimed = await services.ledger[IndexWork].claim(10)
     assert await state_of(client, two_chunks) == "degraded"
     assert [own.state for own in await accepted(client)] == ["waiting"]
     assert await verified(services) == []
@@ -472,7 +472,7 @@ async def test_unembeddable_question_is_rejected_and_blocks_nothing(client, inde
     assert await state_of(client, indexed["leave.md"]) == "ready"
     assert await verified(services) == []
     provider.script(refuse_containing="")
-    assert await services.ledger[Work].claim_to_index(10) == []
+    assert await services.ledger[IndexWork].claim(10) == []
     await accept(client)
     await work(services, "index")
     assert [own.state for own in await accepted(client)] == ["indexed"]

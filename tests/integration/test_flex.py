@@ -12,7 +12,7 @@ from shared.domain.errors import TimedOut
 from shared.domain.tiers import Tier
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ledger.work.costs import Costs
-from shared.ledger.work.work import Work
+from shared.ledger.work.generation import GenerateWork
 from shared.providers.chat import OpenAIChat
 from shared.providers.limiter.limiter import QUERY
 from shared.providers.limiter.models import NEUTRAL, LimitedChat
@@ -189,7 +189,7 @@ async def test_call_longer_than_many_leases_is_paid_once(services, library, prov
     await add_all(services, library, 1)
     provider.script(held=True)
     lease = timedelta(seconds=TIMEOUT_SECONDS)
-    worker = Work(services.database, worker="slow", lease=lease)
+    worker = GenerateWork(services.database, worker="slow", lease=lease)
     stage = replace(flexible().generator, work=worker)
     # Leases are extended every 0.1 s. The drain's clock does not move, because a busy machine may be late.
     limits = DrainLimits(lease=timedelta(seconds=0.3), budget=lease, grace=lease)

@@ -17,7 +17,7 @@ from shared.ingest.drain import Drain, DrainLimits
 from shared.ledger.documents.dead_letters import DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
-from shared.ledger.work.work import Work
+from shared.ledger.work.generation import GenerateWork
 from tests.conftest import Library
 from tests.integration.test_ledger import index_texts
 from tests.support.api import work
@@ -61,7 +61,7 @@ class InterruptedModel:
 async def make_searchable(services):
     """Parse due documents, and record their texts as indexed, which needs neither embeddings nor Qdrant."""
     await work(services, "parse")
-    await index_texts(services.ledger[Work])
+    await index_texts(services)
 
 
 async def searchable(services):
@@ -77,7 +77,7 @@ async def one_chunk(services, once):
 
 
 async def claimed(services):
-    (chunk,) = (await services.ledger[Work].claim_to_generate(1)).chunks
+    (chunk,) = (await services.ledger[GenerateWork].claim(1)).chunks
     return chunk
 
 
@@ -151,7 +151,7 @@ async def test_interrupted_reply_repair_resumes_with_paid_reply(services, once, 
     interrupted = InterruptedModel(services.generator.model, 2, limited())
 
     outcome = await replace(services.generator, model=interrupted).process(chunk)
-    await services.ledger[Work].settle_generated([outcome])
+    await services.ledger[GenerateWork].settle([outcome])
     stored = await row(services)
     assert (stored.calls, stored.replies, stored.attempts) == (1, 1, 0)
     assert stored.prompt_tokens > 0
@@ -223,7 +223,7 @@ async def test_late_replies_are_kept_for_unchanged_content(services, library, on
     await library.add(f"{KEEPER}\n", "a.md")
     async with services.database.begin() as connection:
         await connection.execute(text("DELETE FROM paid_replies"))  # as if no reply had been stored before the edit
-    await services.ledger[Work].settle_generated([outcome])
+    await services.ledger[GenerateWork].settle([outcome])
 
     await make_searchable(services)
     stage = per_question_generator
@@ -236,13 +236,13 @@ async def test_late_replies_are_kept_for_unchanged_content(services, library, on
 async def test_expired_paid_replies_are_deleted(services, once, per_question_generator):
     chunk = await one_chunk(services, once)
     interrupted = InterruptedModel(services.generator.model, 3, limited())
-    await services.ledger[Work].settle_generated(
+    await services.ledger[GenerateWork].settle(
         [await replace(per_question_generator, model=interrupted).process(chunk)]
     )
 
-    await services.ledger[Work].forget_replies(timedelta(days=1))
+    await services.ledger[GenerateWork].forget_replies(timedelta(days=1))
     assert (await row(services)).replies == 2
-    await services.ledger[Work].forget_replies(timedelta())
+    await services.ledger[GenerateWork].forget_replies(timedelta())
     assert (await row(services)).replies is None
 
 
@@ -279,7 +279,7 @@ async def test_billed_refusal_is_counted(services, once):
     refusing = InterruptedModel(services.generator.model, 1, Refused("no", usage=Usage(100, 10)))
 
     outcome = await replace(services.generator, model=refusing).process(chunk)
-    await services.ledger[Work].settle_generated([outcome])
+    await services.ledger[GenerateWork].settle([outcome])
 
     assert isinstance(outcome.decision, Dead)
     assert (await row(services))[:2] == (1, 100)
@@ -289,7 +289,7 @@ async def test_replies_to_another_prompt_are_not_reused(services, once, provider
     chunk = await one_chunk(services, once)
     interrupted = InterruptedModel(services.generator.model, 2, limited())
     outcome = await replace(per_question_generator, model=interrupted).process(chunk)
-    await services.ledger[Work].settle_generated([outcome])
+    await services.ledger[GenerateWork].settle([outcome])
 
     await set_prompt(services, "PROMPT-B")
     await make_due(services)
@@ -307,7 +307,7 @@ async def test_replies_of_reclaimed_chunk_are_not_stored(services, once, provide
     await claimed(services)
 
     with pytest.raises(LeaseLost):
-        await services.ledger[Work].keep_replies(chunk, (), Usage(100, 10), 1, Reserve("scripted", Usage()))
+        await services.ledger[GenerateWork].keep_replies(chunk, (), Usage(100, 10), 1, Reserve("scripted", Usage()))
 
 
 async def test_no_call_starts_after_possible_lease_expiry(services, once, provider):
@@ -324,7 +324,7 @@ async def test_no_call_starts_after_possible_lease_expiry(services, once, provid
 
 
 @guards(
-    "shared/ledger/work/settlements.sql",
+    "shared/ledger/work/generation.sql",
     " OR {is_called:w r.content_key} AS taken",
     " OR (FALSE AND {is_called:w r.content_key}) AS taken",
     means="a content whose key has changed is paid twice if its document is deleted during the call",
@@ -425,7 +425,7 @@ async def test_claim_skips_content_claimed_by_other_worker(services, library):
                 "(SELECT max(chunk_id::text)::uuid FROM chunk_contents WHERE content->>'text' LIKE '%lighthouse%')"
             )
         )
-        claiming = asyncio.create_task(services.ledger[Work].claim_to_generate(10))
+        claiming = asyncio.create_task(services.ledger[GenerateWork].claim(10))
         await until_blocked(services.database)
 
     assert [chunk.content.text for chunk in (await claiming).chunks] == ["Another text, which is not claimed."]

@@ -4,7 +4,7 @@ import pytest
 
 from shared.domain.text.bm25 import query_vector
 from shared.ingest.index.stage import index_batch
-from shared.ledger.work.work import Work
+from shared.ledger.work.indexing import IndexWork
 from shared.query.retrieve import CHANNELS, ChannelHits, Query, fuse
 from shared.query.retrieve.channels import ChannelQuery, full_bm25, limit_of, search_of
 from shared.vectors.filters import caller_conditions, visible_points
@@ -28,7 +28,7 @@ async def fill(services):
     await library.add(TWO_SECTIONS + "\n", "a.md", metadata={"edition": 2})
     await library.add(NINE, "b.md", questions=["When does the harbour open?"])
     await work(services, "parse", "generate")
-    await index_batch(services.indexer, await services.ledger[Work].claim_to_index(10))
+    await index_batch(services.indexer, await services.ledger[IndexWork].claim(10))
     return await library.collection()
 
 

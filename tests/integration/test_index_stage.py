@@ -15,7 +15,8 @@ from shared.domain.retry import Dead
 from shared.ingest.index import writer
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents
-from shared.ledger.work.work import Work
+from shared.ledger.work.backlog import Backlogs
+from shared.ledger.work.indexing import IndexWork
 from shared.vectors.errors import Refusal
 from tests.conftest import Library
 from tests.integration.test_ledger import parsed
@@ -34,11 +35,11 @@ async def test_worker_with_other_embedding_model_claims_nothing(services, provid
     texts = (f"Text number {number}." for number in range(5))
     await parsed(services, Library(services, "alice"), *texts, ready_questions=("Which number?",))
 
-    other = Work(services.database, worker="other", lease=timedelta(seconds=30), embeddings=["other-model"])
+    other = IndexWork(services.database, worker="other", lease=timedelta(seconds=30), embeddings=["other-model"])
     for suspects in (False, True):
-        assert await other.claim_to_index(10, suspects=suspects) == []
+        assert await other.claim(10, suspects=suspects) == []
     assert await states(services, "chunks") == [("parsed", 5)]
-    assert "index" in await services.ledger[Work].due()
+    assert "index" in await services.ledger[Backlogs].due()
 
     async with calling(with_keys(settings).model_copy(update={"embedding_model": "other-model"}), services) as client:
         status = (await client.get("/v1/status", headers=as_tenant("alice"))).json()
@@ -106,7 +107,7 @@ async def test_kept_vectors_are_dropped_when_lease_is_lost(services, library, re
         if error := next(checks):
             raise error
 
-    (failed,) = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(1), require_lease)
+    (failed,) = await index_batch(services.indexer, await services.ledger[IndexWork].claim(1), require_lease)
 
     assert isinstance(failed, FailedAttempt)
     assert not failed.decision.burns_attempt
@@ -122,7 +123,7 @@ async def test_unwritable_collection_does_not_block_others(services, provider, m
         change = text("UPDATE collections SET index_name = :name WHERE tenant = 'refused'")
         await connection.execute(change, {"name": f"no/such/path-{services.indexer.space}"})
 
-    outcomes = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(10))
+    outcomes = await index_batch(services.indexer, await services.ledger[IndexWork].claim(10))
 
     (refused,) = [outcome for outcome in outcomes if isinstance(outcome, FailedAttempt)]
     (taken,) = [outcome for outcome in outcomes if isinstance(outcome, IndexOutcome)]
@@ -186,7 +187,7 @@ async def texts_of_points(services, library):
 async def test_rejected_chunk_does_not_fail_others(services, library, provider, upserts, odd):
     await parsed(services, library, *(f"Text number {number}." for number in range(32)), ready_questions=())
     indexer = replace(services.indexer, embedder=OddEmbedder(services.indexer.embedder, odd))
-    batch = await indexer.work.claim_to_index(32)
+    batch = await indexer.work.claim(32)
 
     with capture_logs() as logs:
         outcomes = await index_batch(indexer, batch)
@@ -236,7 +237,7 @@ async def test_collection_rejecting_all_points_waits_after_one_request(services,
     await collection_with(services, library, "dense")
     await parsed(services, library, *(f"Text number {number}." for number in range(32)), ready_questions=())
 
-    outcomes = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(32))
+    outcomes = await index_batch(services.indexer, await services.ledger[IndexWork].claim(32))
 
     ((reason, burns_attempt),) = {(each.decision.reason, each.decision.burns_attempt) for each in outcomes}
     assert reason.startswith("Qdrant takes no points: Qdrant answered 400 (Wrong input: Not existing vector name error")

@@ -26,7 +26,10 @@ from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
-from shared.ledger.work.work import Work
+from shared.ledger.work.finishing import Finishing
+from shared.ledger.work.generation import GenerateWork
+from shared.ledger.work.indexing import IndexWork
+from shared.ledger.work.parsing import ParseWork
 from shared.query.retrieve.replaced import ReplacedVersions
 from shared.vectors.connection import SEARCH_SECONDS
 from shared.vectors.index import Index
@@ -102,7 +105,7 @@ async def parsed_only(services):
 
 async def test_never_live_version_is_invisible_after_next_fails(services, library, once):
     document = await once(parsed_only)
-    await indexed(services.indexer, await services.ledger[Work].claim_to_index(1))
+    await indexed(services.indexer, await services.ledger[IndexWork].claim(1))
     assert await texts_found(services, library, "What is about alpha number?")
 
     await library.add(UNREADABLE, "a.md")
@@ -117,7 +120,7 @@ async def test_never_live_version_is_invisible_after_next_fails(services, librar
 
 async def test_edit_of_never_live_version_becomes_ready(services, library, once):
     document = await once(parsed_only)
-    await indexed(services.indexer, await services.ledger[Work].claim_to_index(1))
+    await indexed(services.indexer, await services.ledger[IndexWork].claim(1))
     await library.add(NINE, "a.md")
     await work(services)
 
@@ -129,7 +132,7 @@ async def test_edit_of_never_live_version_becomes_ready(services, library, once)
 
 async def test_late_points_of_never_live_version_are_deleted(services, library, once):
     await once(parsed_only)
-    late = await services.ledger[Work].claim_to_index(10)
+    late = await services.ledger[IndexWork].claim(10)
     await library.add(UNREADABLE, "a.md")
     await work(services)
     await clean_completely(services)
@@ -145,7 +148,7 @@ async def test_hidden_points_of_abandoned_edit_are_removed(services, library, on
     before = await points(services, library)
     await library.add(NINE, "a.md")
     await work(services, "parse")
-    await index_batch(services.indexer, await services.ledger[Work].claim_to_index(10))
+    await index_batch(services.indexer, await services.ledger[IndexWork].claim(10))
     assert await points(services, library, hidden=True)
 
     await library.add(UNREADABLE, "a.md")
@@ -169,9 +172,9 @@ async def words_found(services, library):
 
 async def common_chunk(services):
     """Claim due chunks, return the chunk that two versions share, and release the others."""
-    claimed = await services.ledger[Work].claim_to_index(10)
+    claimed = await services.ledger[IndexWork].claim(10)
     (common,) = [chunk for chunk in claimed if "gamma" in chunk.content.text]
-    await services.ledger[Work].release("chunks", [c.lease for c in claimed if c is not common])
+    await services.ledger[IndexWork].release([c.lease for c in claimed if c is not common])
     return common
 
 
@@ -212,7 +215,7 @@ async def test_document_stays_searchable_during_edit_and_show(services, library,
 
 async def killed_during_show(services, monkeypatch, *, before):
     """Index the last texts of an edit, in a process that is killed when it shows the new version."""
-    batch = await services.ledger[Work].claim_to_index(10)
+    batch = await services.ledger[IndexWork].claim(10)
 
     async def die():
         raise asyncio.CancelledError
@@ -314,7 +317,7 @@ async def replaced(services):
     """Replace a document. The points of the version before are not deleted yet."""
     await edited(services)
     await work(services, "parse")
-    await indexed(services.indexer, await services.ledger[Work].claim_to_index(10))
+    await indexed(services.indexer, await services.ledger[IndexWork].claim(10))
 
 
 @guards(
@@ -394,7 +397,7 @@ async def test_replaced_points_do_not_crowd_out_texts(services, library, once, m
 async def test_search_before_replacement_is_repeated(services, library, once, monkeypatch):
     await once(edited)
     await work(services, "parse")
-    batch = await services.ledger[Work].claim_to_index(10)
+    batch = await services.ledger[IndexWork].claim(10)
     await index_batch(services.indexer, batch)
     stored = await points(services, library, version=2)
     beta = [i for i, payload in stored.items() if "beta" in payload.get("text", "")]
@@ -411,7 +414,7 @@ async def test_documents_of_large_batch_finish_together(services, library):
     for number in range(120):
         await library.add(f"Text number {number}.", questions=[])
     await work(services, "parse")
-    batch = await services.ledger[Work].claim_to_index(200)
+    batch = await services.ledger[IndexWork].claim(200)
 
     await indexed(services.indexer, batch)
 
@@ -437,7 +440,7 @@ async def second_version(services):
 
 async def test_late_writer_of_live_version_hides_nothing(services, library, once):
     document = await once(second_version)
-    late = await services.ledger[Work].claim_to_index(10)
+    late = await services.ledger[IndexWork].claim(10)
     await end_leases(services)
     await work(services, "index")
     before = await points(services, library)
@@ -456,9 +459,9 @@ async def test_late_writer_of_live_version_hides_nothing(services, library, once
 @pytest.mark.parametrize("dies", [False, True], ids=["settles", "dies before settling"])
 async def test_dropped_question_of_late_writer_is_deleted(services, library, once, dies):
     await once(second_version)
-    late = await services.ledger[Work].claim_to_index(10)
+    late = await services.ledger[IndexWork].claim(10)
     await end_leases(services)
-    await indexed(replace(services.indexer, floor=0.99), await services.ledger[Work].claim_to_index(10))
+    await indexed(replace(services.indexer, floor=0.99), await services.ledger[IndexWork].claim(10))
     await delete_replaced(services)
     before = await points(services, library)
 
@@ -473,10 +476,10 @@ async def test_dropped_question_of_late_writer_is_deleted(services, library, onc
 
 async def test_late_points_written_before_settlement_are_deleted(services, library, once):
     await once(second_version)
-    late = await services.ledger[Work].claim_to_index(10)
+    late = await services.ledger[IndexWork].claim(10)
     await end_leases(services)
     strict = replace(services.indexer, floor=0.99)
-    successor = await index_batch(strict, await services.ledger[Work].claim_to_index(10))
+    successor = await index_batch(strict, await services.ledger[IndexWork].claim(10))
     written = await points(services, library)
 
     await indexed(services.indexer, late)
@@ -494,7 +497,7 @@ async def test_rewritten_chunk_keeps_no_dropped_question(services, library, once
     await run(services, "UPDATE chunks SET state = 'generated', due_at = now()")
     await run(services, "UPDATE documents SET state = 'searchable'")
 
-    batch = await services.ledger[Work].claim_to_index(10)
+    batch = await services.ledger[IndexWork].claim(10)
     await indexed(replace(services.indexer, floor=0.99), batch)
 
     after = await points(services, library)
@@ -520,7 +523,7 @@ async def test_first_version_is_written_without_deletion_requests(services, libr
 
 async def test_repeated_settlement_changes_nothing(services, library, once):
     await once(second_version)
-    outcomes = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(10))
+    outcomes = await index_batch(services.indexer, await services.ledger[IndexWork].claim(10))
     for _ in range(2):
         await IndexStage([services.indexer]).settle([outcomes])
     await clean_completely(services)
@@ -531,10 +534,10 @@ async def test_repeated_settlement_changes_nothing(services, library, once):
 
 async def test_stale_settlement_sends_no_request_to_qdrant(services, library, once):
     await once(second_version)
-    late = await services.ledger[Work].claim_to_index(10)
+    late = await services.ledger[IndexWork].claim(10)
     outcomes = await index_batch(services.indexer, late)
     await end_leases(services)
-    await services.ledger[Work].claim_to_index(10)
+    await services.ledger[IndexWork].claim(10)
     unreachable = Index("http://127.0.0.1:9")  # the discard port, without a listener
     try:
         finisher = replace(services.indexer.finisher, index=unreachable)
@@ -544,53 +547,54 @@ async def test_stale_settlement_sends_no_request_to_qdrant(services, library, on
 
 
 @guards(
-    "shared/ledger/work/settlements.sql",
-    " AND t.leased_by IS NOT NULL\n\n-- part: lost_leases",
-    "\n\n-- part: lost_leases",
+    "shared/ledger/work/failures.py",
+    "AND t.lease_token = v.token AND t.leased_by IS NOT NULL",
+    "AND t.lease_token = v.token",
     means="a failure that is settled twice is counted twice",
 )
 async def test_failure_settled_twice_counts_once(services, library):
-    ledger, decision = services.ledger[Work], Retry(timedelta(seconds=5), "500")
+    decision = Retry(timedelta(seconds=5), "500")
+    parsing, generation, indexing = (services.ledger[each] for each in (ParseWork, GenerateWork, IndexWork))
     await library.add("one two three", "a.md")
-    (document,) = await ledger.claim_documents(1)
+    (document,) = await parsing.claim(1)
     for _ in range(2):
-        await ledger.settle_failed_documents([FailedAttempt(document.lease, decision)])
+        await parsing.settle_failed([FailedAttempt(document.lease, decision)])
     counts = "attempts, jsonb_array_length(history)"
     assert await run(services, f"SELECT {counts} FROM documents") == [(1, 1)]
 
     await run(services, "UPDATE documents SET due_at = now()")
     await work(services, "parse")
-    await index_texts(ledger)
-    (chunk,) = (await ledger.claim_to_generate(1)).chunks
+    await index_texts(services)
+    (chunk,) = (await generation.claim(1)).chunks
     for _ in range(2):
-        await ledger.settle_generated([FailedAttempt(chunk.lease, decision, Usage(100, 10), 1)])
+        await generation.settle([FailedAttempt(chunk.lease, decision, Usage(100, 10), 1)])
     costs = f"{counts}, prompt_tokens, calls"
     assert await run(services, f"SELECT {costs} FROM chunks") == [(1, 1, 100, 1)]
 
     (again,) = await claimed_again(services)
-    await ledger.settle_generated([FailedAttempt(again.lease, Dead("no JSON"))])
-    (to_index,) = await ledger.claim_to_index(1)
+    await generation.settle([FailedAttempt(again.lease, Dead("no JSON"))])
+    (to_index,) = await indexing.claim(1)
     for _ in range(2):
-        await ledger.settle_failed_indexing([FailedAttempt(to_index.lease, decision)])
+        await indexing.settle_failed([FailedAttempt(to_index.lease, decision)])
     assert await run(services, f"SELECT {counts} FROM chunks") == [(1, 3)]
 
 
 async def claimed_again(services):
     await run(services, "UPDATE chunks SET due_at = now()")
-    return (await services.ledger[Work].claim_to_generate(1)).chunks
+    return (await services.ledger[GenerateWork].claim(1)).chunks
 
 
 async def test_document_with_live_worker_is_not_suspect(services, library):
     await library.add("one two three")
     for _ in range(2):
-        (document,) = await services.ledger[Work].claim_documents(1)
+        (document,) = await services.ledger[ParseWork].claim(1)
         await run(services, "UPDATE documents SET due_at = now()")
-    (document,) = await services.ledger[Work].claim_documents(1, suspects=True)
+    (document,) = await services.ledger[ParseWork].claim(1, suspects=True)
     assert document.lost_leases == 2
 
-    await services.ledger[Work].settle_failed_documents([FailedAttempt(document.lease, Retry(timedelta(), "500"))])
+    await services.ledger[ParseWork].settle_failed([FailedAttempt(document.lease, Retry(timedelta(), "500"))])
 
-    (document,) = await services.ledger[Work].claim_documents(1)
+    (document,) = await services.ledger[ParseWork].claim(1)
     assert document.lost_leases == 0
 
 
@@ -638,7 +642,7 @@ async def test_point_of_question_retracted_during_write_is_deleted(services, lib
     await once(ready, LEAVE)
     collection = await library.collection()
     retract = await accepted(services, library, "vacation allowance please tell")
-    writing = await services.ledger[Work].claim_to_index(10)
+    writing = await services.ledger[IndexWork].claim(10)
     await retract()
 
     (question,) = await services.ledger[Feedback].claim_removals(10)
@@ -680,7 +684,7 @@ async def test_missing_payload_indexes_are_created_on_next_use(services, monkeyp
     means="a new version stays hidden",
 )
 @guards(
-    "shared/ledger/work/settlements.sql",
+    "shared/ledger/work/finishing.sql",
     "AND (d.live_version IS NULL\n",
     "AND (true\n",
     means="a version is live before Qdrant shows it",
@@ -689,9 +693,9 @@ async def test_edit_is_searchable_once_qdrant_shows_it(services, library, once):
     (document,) = await once(ready, (SEVEN, "a.md"))
     await library.add(NINE, "a.md")
     await work(services, "parse")
-    outcomes = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(10))
-    await services.ledger[Work].settle_indexed(outcomes)
-    (hidden,) = await services.ledger[Work].finish([document.id])  # the worker dies at this point
+    outcomes = await index_batch(services.indexer, await services.ledger[IndexWork].claim(10))
+    await services.ledger[IndexWork].settle(outcomes)
+    (hidden,) = await services.ledger[Finishing].finish([document.id])  # the worker dies at this point
     assert hidden.version == 2
 
     async def seen():
@@ -712,8 +716,8 @@ async def test_edit_is_searchable_once_qdrant_shows_it(services, library, once):
 async def test_document_of_dead_worker_is_finished_later(services, library, provider):
     document = await library.add(SEVEN, "a.md", questions=["When does it open?"])
     await work(services, "parse")
-    outcomes = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(10))
-    await services.ledger[Work].settle_indexed(outcomes)
+    outcomes = await index_batch(services.indexer, await services.ledger[IndexWork].claim(10))
+    await services.ledger[IndexWork].settle(outcomes)
 
     await services.cleaner.clean()
 

@@ -21,8 +21,9 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.open_jobs import hold_load
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
+from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.costs import Costs
-from shared.ledger.work.work import Work
+from shared.ledger.work.parsing import ParseWork
 from tests.conftest import Library
 from tests.integration.test_erasure import make_all_due
 from tests.integration.test_interleavings import run
@@ -209,7 +210,7 @@ async def test_paused_load_is_not_claimed_at_any_stage(client, services, provide
         assert (
             await run(services, "SELECT state, due_at FROM documents UNION ALL SELECT state, due_at FROM chunks") == due
         )
-        assert await services.ledger[Work].due() == []
+        assert await services.ledger[Backlogs].due() == []
         await act(client, job_id, "resume")
         await work(services, stage)
 
@@ -249,10 +250,10 @@ async def test_suspect_of_paused_load_is_not_claimed(client, services, provider)
     await upload(client, "a.md", job=job_id)
     await run(services, "UPDATE documents SET lost_leases = 2")
     await act(client, job_id, "pause")
-    assert await services.ledger[Work].claim_documents(1, suspects=True) == []
+    assert await services.ledger[ParseWork].claim(1, suspects=True) == []
 
     await act(client, job_id, "resume")
-    assert len(await services.ledger[Work].claim_documents(1, suspects=True)) == 1
+    assert len(await services.ledger[ParseWork].claim(1, suspects=True)) == 1
 
 
 async def load_without_questions(client, services, documents=1):
@@ -332,7 +333,7 @@ async def test_cancelled_load_deletes_queued_documents_and_finishes_others(clien
     job_id = await open_load(client)
     for name in ("started.md", "b.md", "c.md"):
         await upload(client, name, job=job_id)
-    assert len(await services.ledger[Work].claim_documents(1)) == 1
+    assert len(await services.ledger[ParseWork].claim(1)) == 1
     await act(client, job_id, "cancel", 202)
     await upload(client, "late.md", job=job_id, status=409)
     await settle(services)

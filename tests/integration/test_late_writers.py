@@ -8,7 +8,7 @@ from sqlalchemy import text
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents
 from shared.ledger.postgres.database import Database
-from shared.ledger.work.work import Work
+from shared.ledger.work.indexing import IndexWork
 from shared.query.retrieve import Query
 from tests.integration.test_stages import texts_found
 from tests.support.api import ready, searchable, work
@@ -31,7 +31,7 @@ async def late_claim(services):
     """Return the claim of the questions of a live version, which is written too late."""
     await searchable(services, (OLD, "a.md"))
     await work(services, "generate")
-    return await services.ledger[Work].claim_to_index(10)
+    return await services.ledger[IndexWork].claim(10)
 
 
 @guards(
@@ -45,7 +45,7 @@ async def test_questions_of_next_version_wait_until_live(services, library, prov
     await work(services)
     await library.add(two_sections("new"), "a.md")
     await work(services, "parse")
-    claim = services.ledger[Work].claim_to_index
+    claim = services.ledger[IndexWork].claim
     first = await claim(1)
     await IndexStage([services.indexer]).settle([await index_batch(services.indexer, first)])
     await work(services, "generate")
@@ -71,7 +71,7 @@ async def test_suspected_questions_of_next_version_wait(services, library, provi
     await work(services)
     await library.add(two_sections("new"), "a.md")
     await work(services, "parse")
-    claim = services.ledger[Work].claim_to_index
+    claim = services.ledger[IndexWork].claim
     await IndexStage([services.indexer]).settle([await index_batch(services.indexer, await claim(1))])
     await work(services, "generate")
     async with services.database.begin() as connection:

@@ -23,7 +23,12 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import ListPosition
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Collided
-from shared.ledger.work.work import Work
+from shared.ledger.work.backlog import Backlogs
+from shared.ledger.work.finishing import Finishing
+from shared.ledger.work.generation import GenerateWork
+from shared.ledger.work.indexing import IndexWork
+from shared.ledger.work.leftovers import Leftovers
+from shared.ledger.work.parsing import ParseWork
 from tests.support.elapsed import age_rows
 from tests.support.emptying import empty
 from tests.support.planted import guards
@@ -43,22 +48,22 @@ def new_chunk(words, ordinal=0, ready_questions=None):
 async def parsed(services, library, *texts, external_id=None, ready_questions=None, **options):
     """Add a document whose chunks wait for their texts to be indexed; nothing is parsed."""
     document = await library.add("unused " + " ".join(texts), external_id, **options)
-    (claimed,) = await services.ledger[Work].claim_documents(10)
+    (claimed,) = await services.ledger[ParseWork].claim(10)
     chunks = [new_chunk(words, number, ready_questions) for number, words in enumerate(texts)]
-    assert await services.ledger[Work].settle_parsed([ParseOutcome(claimed, "Title", "text/markdown", chunks)])
+    assert await services.ledger[ParseWork].settle([ParseOutcome(claimed, "Title", "text/markdown", chunks)])
     return document
 
 
-async def index_texts(work):
+async def index_texts(services):
     """Settle the texts of all chunks without questions as indexed."""
-    texts = [chunk for chunk in await work.claim_to_index(100) if chunk.text_only]
-    await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in texts])
+    texts = [chunk for chunk in await services.ledger[IndexWork].claim(100) if chunk.text_only]
+    await services.ledger[IndexWork].settle([IndexOutcome(chunk, [], 0) for chunk in texts])
 
 
-async def claim_to_generate(work, limit=10):
+async def claim_to_generate(services, limit=10):
     """Claim chunks to generate, after their texts are indexed."""
-    await index_texts(work)
-    return (await work.claim_to_generate(limit)).chunks
+    await index_texts(services)
+    return (await services.ledger[GenerateWork].claim(limit)).chunks
 
 
 def paid(chunk, *questions):
@@ -99,7 +104,7 @@ async def test_concurrent_workers_never_claim_the_same_row(services, library):
     for number in range(20):
         await library.add(f"text {number}")
 
-    claims = await asyncio.gather(*(services.ledger[Work].claim_documents(5) for _ in range(8)))
+    claims = await asyncio.gather(*(services.ledger[ParseWork].claim(5) for _ in range(8)))
 
     ids = [document.lease.id for claim in claims for document in claim]
     assert len(ids) == len(set(ids)) == 20
@@ -107,13 +112,12 @@ async def test_concurrent_workers_never_claim_the_same_row(services, library):
 
 async def test_expired_claim_is_rejected_after_next_claim(services, library):
     await library.add("text")
-    work = services.ledger[Work]
-    (slow,) = await work.claim_documents(1)
+    (slow,) = await services.ledger[ParseWork].claim(1)
     await end_leases(services)
-    (quick,) = await work.claim_documents(1)
+    (quick,) = await services.ledger[ParseWork].claim(1)
 
-    assert not await work.settle_parsed([ParseOutcome(slow, "Slow", "text/plain", [new_chunk("slow")])])
-    assert await work.settle_parsed([ParseOutcome(quick, "Quick", "text/plain", [new_chunk("quick")])])
+    assert not await services.ledger[ParseWork].settle([ParseOutcome(slow, "Slow", "text/plain", [new_chunk("slow")])])
+    assert await services.ledger[ParseWork].settle([ParseOutcome(quick, "Quick", "text/plain", [new_chunk("quick")])])
     assert quick.lost_leases == 1
     chunks = await services.ledger[Documents].chunks("default", quick.lease.id)
     assert [chunk.content.text for chunk in chunks] == ["quick"]
@@ -121,12 +125,12 @@ async def test_expired_claim_is_rejected_after_next_claim(services, library):
 
 async def test_extended_lease_is_not_due(services, library):
     await library.add("text")
-    short = Work(services.database, worker="short", lease=SHORT)
-    (claimed,) = await short.claim_documents(1)
-    await services.ledger[Work].extend("documents", [claimed.lease])
+    short = ParseWork(services.database, worker="short", lease=SHORT)
+    (claimed,) = await short.claim(1)
+    await services.ledger[ParseWork].extend([claimed.lease])
     await age_rows(services.database, "documents.due_at", SHORT)
 
-    assert await short.claim_documents(1) == []
+    assert await short.claim(1) == []
 
 
 @guards(
@@ -138,65 +142,63 @@ async def test_extended_lease_is_not_due(services, library):
 async def test_extension_does_not_wait_for_locked_rows(services, library):
     for name in ("a.md", "b.md"):
         await library.add(f"text of {name}", name)
-    short = Work(services.database, worker="short", lease=SHORT)
-    locked, free = [document.lease for document in await short.claim_documents(2)]
+    short = ParseWork(services.database, worker="short", lease=SHORT)
+    locked, free = [document.lease for document in await short.claim(2)]
     async with services.database.begin() as settling:  # a settlement, which may then need the other row
         await settling.execute(text("SELECT 1 FROM documents WHERE id = :id FOR UPDATE"), {"id": locked.id})
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            extension = await services.ledger[Work].extend("documents", [locked, free])
+            extension = await services.ledger[ParseWork].extend([locked, free])
     await age_rows(services.database, "documents.due_at", SHORT)
 
     assert extension == LeaseExtension({free.token}, locked={locked.token})
-    assert [document.lease.id for document in await short.claim_documents(2)] == [locked.id]
+    assert [document.lease.id for document in await short.claim(2)] == [locked.id]
 
 
 @guards(
-    "shared/ledger/work/settlements.sql",
+    "shared/ledger/work/generation.sql",
     "WHERE a.lease_token = ANY(CAST(:tokens AS bigint[])) FOR UPDATE SKIP LOCKED))",
     "WHERE a.lease_token = ANY(CAST(:tokens AS bigint[]))))",
     means="an extension waits for the settlement of a discarded call, and other leases expire",
 )
 async def test_extension_waits_for_no_settlement_of_call(services, library):
     documents = [await parsed(services, library, f"text {number}", external_id=f"{number}") for number in range(3)]
-    work = services.ledger[Work]
-    claimed = await claim_to_generate(work)
+    claimed = await claim_to_generate(services)
     await services.ledger[Documents].delete("default", documents[0].id)
     others = {chunk.lease.token for chunk in claimed if chunk.document_id != documents[0].id}
 
     async with services.database.begin() as settling:  # a settlement has deleted the call and is not committed
         await settling.execute(text("DELETE FROM abandoned_calls"))
         async with asyncio.timeout(TIMEOUT_SECONDS / 4):
-            extension = await work.extend("chunks", [chunk.lease for chunk in claimed])
+            extension = await services.ledger[GenerateWork].extend([chunk.lease for chunk in claimed])
 
     assert extension == LeaseExtension(others, set())
 
 
 @guards(
-    "shared/ledger/work/settlements.sql",
+    "shared/ledger/work/parsing.sql",
     "UPDATE documents SET due_at = now() + :lease\nWHERE id = :id",
     "UPDATE documents SET due_at = due_at + 0 * CAST(:lease AS interval)\nWHERE id = :id",
     means="the lease on a large document expires while its chunks are stored",
 )
 async def test_slices_of_large_document_extend_its_lease(services, library, monkeypatch):
-    monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 2)
+    monkeypatch.setattr("shared.ledger.work.parsing._SLICE_CHUNKS", 2)
     await library.add("text")
-    short = Work(services.database, worker="short", lease=SHORT)
-    (claimed,) = await short.claim_documents(1)
+    short = ParseWork(services.database, worker="short", lease=SHORT)
+    (claimed,) = await short.claim(1)
     chunks = [new_chunk(f"chunk {number}", number) for number in range(3)]
 
     with pytest.raises(Permanent):  # by the last slice
-        await services.ledger[Work].settle_parsed([ParseOutcome(claimed, "\ud800", "text/plain", chunks)])
+        await services.ledger[ParseWork].settle([ParseOutcome(claimed, "\ud800", "text/plain", chunks)])
     await age_rows(services.database, "documents.due_at", SHORT)
 
-    assert await short.claim_documents(1) == []
+    assert await short.claim(1) == []
 
 
 async def test_released_claim_is_due_without_lost_lease(services, library):
     await library.add("text")
-    work = services.ledger[Work]
-    (claimed,) = await work.claim_documents(1)
-    await work.release("documents", [claimed.lease])
-    (again,) = await work.claim_documents(1)
+    (claimed,) = await services.ledger[ParseWork].claim(1)
+    await services.ledger[ParseWork].release([claimed.lease])
+    (again,) = await services.ledger[ParseWork].claim(1)
 
     assert (again.lost_leases, again.attempts) == (0, 0)
 
@@ -204,40 +206,38 @@ async def test_released_claim_is_due_without_lost_lease(services, library):
 async def test_failed_drains_claim_is_due_with_lost_lease(services, library):
     await parsed(services, library, "one chunk")
     await library.add("text")
-    work = services.ledger[Work]
-    for table, claim in (("documents", work.claim_documents), ("chunks", partial(claim_to_generate, work))):
+    documents, chunks = services.ledger[ParseWork], services.ledger[GenerateWork]
+    for work, claim in ((documents, documents.claim), (chunks, partial(claim_to_generate, services))):
         (claimed,) = await claim(1)
-        await work.release(table, [claimed.lease], lost=True)
+        await work.release([claimed.lease], lost=True)
         (again,) = await claim(1)
         assert (again.lost_leases, again.attempts) == (1, 0)
 
 
 async def test_undecodable_row_does_not_stop_other_claims(services, library):
     await parsed(services, library, "an odd chunk", "a sound chunk")
-    work = services.ledger[Work]
-    await index_texts(work)
+    await index_texts(services)
     async with services.database.begin() as connection:
         await connection.exec_driver_sql(
             "UPDATE chunk_contents SET content = '[1]' WHERE content->>'text' = 'an odd chunk'"
         )
 
-    assert [chunk.content.text for chunk in (await work.claim_to_generate(10)).chunks] == ["a sound chunk"]
+    assert [chunk.content.text for chunk in (await services.ledger[GenerateWork].claim(10)).chunks] == ["a sound chunk"]
     assert (
-        await work.claim_to_generate(10)
+        await services.ledger[GenerateWork].claim(10)
     ).chunks == []  # the other one is leased, so that it does not fill each claim
 
 
 async def test_first_paid_result_is_stored_despite_stale_claim(services, library):
     await parsed(services, library, "one chunk")
-    work = services.ledger[Work]
-    (slow,) = await claim_to_generate(work)
+    (slow,) = await claim_to_generate(services)
     await end_leases(services)
-    (quick,) = await claim_to_generate(work)
-    await work.settle_generated([paid(slow, "Paid first?")])
+    (quick,) = await claim_to_generate(services)
+    await services.ledger[GenerateWork].settle([paid(slow, "Paid first?")])
 
-    (generated,) = await work.claim_to_index(10)
+    (generated,) = await services.ledger[IndexWork].claim(10)
     assert generated.questions == ("Paid first?",)
-    await work.settle_generated(
+    await services.ledger[GenerateWork].settle(
         [paid(quick, "Paid second?")]
     )  # too late: the first result is stored already and is kept
     async with services.database.begin() as connection:
@@ -249,26 +249,24 @@ async def test_first_paid_result_is_stored_despite_stale_claim(services, library
 async def test_same_content_is_generated_once_at_a_time(services, library):
     await parsed(services, library, "twin", external_id="a")
     await parsed(services, library, "twin", external_id="b")
-    work = services.ledger[Work]
-    await index_texts(work)
+    await index_texts(services)
 
-    first, second = await asyncio.gather(claim_to_generate(work), claim_to_generate(work))
+    first, second = await asyncio.gather(claim_to_generate(services), claim_to_generate(services))
 
     assert len(first) + len(second) == 1
-    await work.settle_generated([paid((first + second)[0])])
-    assert len(await work.claim_to_index(10)) == 2
+    await services.ledger[GenerateWork].settle([paid((first + second)[0])])
+    assert len(await services.ledger[IndexWork].claim(10)) == 2
 
 
 async def test_paid_content_needs_no_call(services, library):
     await parsed(services, library, "known text", external_id="a")
-    work = services.ledger[Work]
-    (first,) = await claim_to_generate(work)
+    (first,) = await claim_to_generate(services)
     await parsed(services, library, "known text", external_id="b")
-    await index_texts(work)
-    await work.settle_generated([paid(first)])
+    await index_texts(services)
+    await services.ledger[GenerateWork].settle([paid(first)])
     await parsed(services, library, "known text", external_id="c")
 
-    chunks = await work.claim_to_index(10)
+    chunks = await services.ledger[IndexWork].claim(10)
 
     assert [(chunk.text_only, chunk.questions) for chunk in chunks] == [(False, ("What is it?",))] * 3
     assert sorted(chunk.has_text for chunk in chunks) == [False, True, True]
@@ -276,17 +274,16 @@ async def test_paid_content_needs_no_call(services, library):
 
 async def test_content_paid_during_text_indexing_needs_no_call(services, library):
     await parsed(services, library, "known text", external_id="a")
-    work = services.ledger[Work]
-    (first,) = await claim_to_generate(work)
+    (first,) = await claim_to_generate(services)
     await parsed(services, library, "known text", external_id="b")
-    (text_only,) = await work.claim_to_index(10)
-    await work.settle_generated([paid(first)])
-    await work.settle_indexed([IndexOutcome(text_only, [], 0)])
+    (text_only,) = await services.ledger[IndexWork].claim(10)
+    await services.ledger[GenerateWork].settle([paid(first)])
+    await services.ledger[IndexWork].settle([IndexOutcome(text_only, [], 0)])
 
-    claimed = await work.claim_to_generate(10)
+    claimed = await services.ledger[GenerateWork].claim(10)
 
     assert (claimed.chunks, claimed.paid_already) == ([], 1)
-    assert len(await work.claim_to_index(10)) == 2
+    assert len(await services.ledger[IndexWork].claim(10)) == 2
 
 
 async def test_tenants_do_not_share_paid_content():
@@ -297,26 +294,26 @@ async def test_tenants_do_not_share_paid_content():
 
 async def test_retry_is_due_at_ledger_time(services, library):
     await parsed(services, library, "chunk")
-    work = services.ledger[Work]
-    (claimed,) = await claim_to_generate(work)
-    await work.settle_generated([FailedAttempt(claimed.lease, Retry(after=timedelta(minutes=5), reason="unavailable"))])
+    (claimed,) = await claim_to_generate(services)
+    await services.ledger[GenerateWork].settle(
+        [FailedAttempt(claimed.lease, Retry(after=timedelta(minutes=5), reason="unavailable"))]
+    )
 
     await age_rows(services.database, "chunks.due_at", timedelta(minutes=4))
-    assert await claim_to_generate(work) == []
+    assert await claim_to_generate(services) == []
     await age_rows(services.database, "chunks.due_at", timedelta(minutes=1))
-    (again,) = await claim_to_generate(work)
+    (again,) = await claim_to_generate(services)
     assert again.attempts == 1
 
 
 async def test_chunk_without_questions_is_indexed_and_dead(services, library):
     document = await parsed(services, library, "chunk")
-    work = services.ledger[Work]
-    (claimed,) = await claim_to_generate(work)
-    await work.settle_generated([FailedAttempt(claimed.lease, Dead("no JSON"), Usage(7, 3), calls=3)])
-    (generated,) = await work.claim_to_index(10)
+    (claimed,) = await claim_to_generate(services)
+    await services.ledger[GenerateWork].settle([FailedAttempt(claimed.lease, Dead("no JSON"), Usage(7, 3), calls=3)])
+    (generated,) = await services.ledger[IndexWork].claim(10)
     assert (generated.questions, generated.error) == ((), "no JSON")
-    await work.settle_indexed([IndexOutcome(generated, [], 0, generated.error)])
-    await work.finish(await work.find_ended())
+    await services.ledger[IndexWork].settle([IndexOutcome(generated, [], 0, generated.error)])
+    await services.ledger[Finishing].finish(await services.ledger[Finishing].find_ended())
 
     found = await services.ledger[Documents].get("default", document.id)
     assert (found.state, found.progress.dead, found.progress.calls) == (DocumentState.DEGRADED, 1, 3)
@@ -326,16 +323,17 @@ async def test_chunk_without_questions_is_indexed_and_dead(services, library):
 
 async def test_dead_chunks_can_be_revived(services, library):
     document = await parsed(services, library, "chunk")
-    work = services.ledger[Work]
-    (claimed,) = await claim_to_generate(work)
-    await work.settle_generated([FailedAttempt(claimed.lease, Dead("no JSON"))])
-    await work.settle_indexed([IndexOutcome(c, [], 0, c.error) for c in await work.claim_to_index(10)])
-    await work.finish(await work.find_ended())
+    (claimed,) = await claim_to_generate(services)
+    await services.ledger[GenerateWork].settle([FailedAttempt(claimed.lease, Dead("no JSON"))])
+    await services.ledger[IndexWork].settle(
+        [IndexOutcome(c, [], 0, c.error) for c in await services.ledger[IndexWork].claim(10)]
+    )
+    await services.ledger[Finishing].finish(await services.ledger[Finishing].find_ended())
 
     revived = await services.ledger[Documents].retry("default", document.id)
 
     assert revived.state == DocumentState.SEARCHABLE
-    assert [chunk.attempts for chunk in await claim_to_generate(work)] == [0]
+    assert [chunk.attempts for chunk in await claim_to_generate(services)] == [0]
 
 
 async def test_only_failed_document_can_be_retried(services, library):
@@ -347,80 +345,79 @@ async def test_only_failed_document_can_be_retried(services, library):
 
 async def test_failed_document_has_reason_and_is_retryable(services, library):
     document = await library.add("text")
-    work = services.ledger[Work]
-    (claimed,) = await work.claim_documents(1)
-    await work.settle_failed_documents([FailedAttempt(claimed.lease, Dead("encrypted"))])
+    (claimed,) = await services.ledger[ParseWork].claim(1)
+    await services.ledger[ParseWork].settle_failed([FailedAttempt(claimed.lease, Dead("encrypted"))])
 
     failed = await services.ledger[Documents].get("default", document.id)
     assert (failed.state, failed.error) == (DocumentState.FAILED, "encrypted")
     assert (await services.ledger[Documents].retry("default", document.id)).state == DocumentState.QUEUED
-    assert len(await work.claim_documents(1)) == 1
+    assert len(await services.ledger[ParseWork].claim(1)) == 1
 
 
 async def test_texts_make_document_live_questions_make_it_ready(services, library):
     document = await parsed(services, library, "one", "two")
-    work = services.ledger[Work]
 
     async def shown(*outcomes):
-        await work.settle_indexed(outcomes)
-        await work.finish([document.id])
+        await services.ledger[IndexWork].settle(outcomes)
+        await services.ledger[Finishing].finish([document.id])
         found = await services.ledger[Documents].get("default", document.id)
         return found.state, found.live_version, found.progress.searchable, found.progress.questions
 
-    first, second = await work.claim_to_index(10)
+    first, second = await services.ledger[IndexWork].claim(10)
     assert (first.text_only, second.text_only) == (True, True)
     assert await shown(IndexOutcome(first, [], 0)) == (DocumentState.INDEXING, None, 1, 0)
     assert await shown(IndexOutcome(second, [], 0)) == (DocumentState.SEARCHABLE, 1, 2, 0)
 
-    await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
-    first, second = await work.claim_to_index(10)
+    await services.ledger[GenerateWork].settle([paid(chunk) for chunk in await claim_to_generate(services)])
+    first, second = await services.ledger[IndexWork].claim(10)
     assert (first.has_text, second.has_text) == (True, True)
     assert await shown(IndexOutcome(first, [], 1)) == (DocumentState.SEARCHABLE, 1, 2, 1)
     assert await shown(IndexOutcome(second, [], 1)) == (DocumentState.READY, 1, 2, 2)
 
 
 async def test_index_claims_contain_at_most_three_quarters_texts(services, library):
-    work = services.ledger[Work]
     await parsed(services, library, *(f"paid {number}" for number in range(12)), external_id="paid")
-    await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work, 20)])
+    await services.ledger[GenerateWork].settle([paid(chunk) for chunk in await claim_to_generate(services, 20)])
     await parsed(services, library, *(f"new {number}" for number in range(12)), external_id="new")
 
-    claims = [[chunk.text_only for chunk in await work.claim_to_index(8)] for _ in range(4)]
+    claims = [[chunk.text_only for chunk in await services.ledger[IndexWork].claim(8)] for _ in range(4)]
 
     assert [(len(claim), sum(claim)) for claim in claims] == [(8, 6), (8, 6), (8, 0), (0, 0)]
 
 
 async def test_reopened_document_is_not_finished(services, library):
     document = await parsed(services, library, "one")
-    work = services.ledger[Work]
-    (chunk,) = await claim_to_generate(work)
-    await work.settle_generated([FailedAttempt(chunk.lease, Dead("refused"))])
-    (generated,) = await work.claim_to_index(10)
-    await work.settle_indexed([IndexOutcome(generated, [], 0, "refused")])
-    await work.finish(await work.find_ended())
+    (chunk,) = await claim_to_generate(services)
+    await services.ledger[GenerateWork].settle([FailedAttempt(chunk.lease, Dead("refused"))])
+    (generated,) = await services.ledger[IndexWork].claim(10)
+    await services.ledger[IndexWork].settle([IndexOutcome(generated, [], 0, "refused")])
+    await services.ledger[Finishing].finish(await services.ledger[Finishing].find_ended())
     await services.ledger[Documents].retry("default", document.id)
 
-    await work.finish([document.id])
+    await services.ledger[Finishing].finish([document.id])
 
     assert (await services.ledger[Documents].get("default", document.id)).state == DocumentState.SEARCHABLE
 
 
 async def test_replaced_document_keeps_live_version(services, library):
     document = await parsed(services, library, "one", external_id="a.md", ready_questions=("Is it?",))
-    work = services.ledger[Work]
-    await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
-    await work.finish(await work.find_ended())
+    await services.ledger[IndexWork].settle(
+        [IndexOutcome(chunk, [], 0) for chunk in await services.ledger[IndexWork].claim(10)]
+    )
+    await services.ledger[Finishing].finish(await services.ledger[Finishing].find_ended())
     await parsed(services, library, "two", external_id="a.md", ready_questions=("Is it?",))
-    await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
+    await services.ledger[IndexWork].settle(
+        [IndexOutcome(chunk, [], 0) for chunk in await services.ledger[IndexWork].claim(10)]
+    )
     await library.add("three", "a.md")
 
-    await work.finish([document.id])
+    await services.ledger[Finishing].finish([document.id])
 
     async with services.database.begin() as connection:
         swept = (await connection.execute(text("SELECT obsolete_version, repeats FROM sweeps"))).all()
         assert [tuple(row) for row in swept] == [(2, True)]
     assert (await services.ledger[Documents].get("default", document.id)).live_version == 1
-    assert len(await work.purge_versions()) == 1
+    assert len(await services.ledger[Leftovers].purge_versions()) == 1
     async with services.database.begin() as connection:
         remaining = (await connection.execute(text("SELECT content ->> 'text', version FROM chunk_contents"))).all()
         assert [tuple(row) for row in remaining] == [("one", 1)]
@@ -474,41 +471,39 @@ async def test_uploads_in_use_are_found_among_many_names(services, library):
 
 async def test_stale_index_settlement_is_not_recorded(services, library):
     await parsed(services, library, "one")
-    work = services.ledger[Work]
-    await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
-    (slow,) = await work.claim_to_index(10)
+    await services.ledger[GenerateWork].settle([paid(chunk) for chunk in await claim_to_generate(services)])
+    (slow,) = await services.ledger[IndexWork].claim(10)
     await end_leases(services)
-    (quick,) = await work.claim_to_index(10)
+    (quick,) = await services.ledger[IndexWork].claim(10)
 
-    assert await work.settle_indexed([IndexOutcome(slow, [], 1)]) == set()
-    assert await work.settle_indexed([IndexOutcome(quick, [], 1)]) == {quick.lease}
+    assert await services.ledger[IndexWork].settle([IndexOutcome(slow, [], 1)]) == set()
+    assert await services.ledger[IndexWork].settle([IndexOutcome(quick, [], 1)]) == {quick.lease}
 
 
 async def test_unfinished_version_is_discarded_by_next(services, library):
     await parsed(services, library, "one", external_id="a")
-    (claimed,) = await claim_to_generate(services.ledger[Work])
+    (claimed,) = await claim_to_generate(services)
     await library.add("other", "a")
 
-    await services.ledger[Work].settle_generated([paid(claimed)])
+    await services.ledger[GenerateWork].settle([paid(claimed)])
 
-    assert await services.ledger[Work].claim_to_index(10) == []
+    assert await services.ledger[IndexWork].claim(10) == []
 
 
 async def test_next_version_stays_hidden_until_texts_are_stored(services, library):
-    work = services.ledger[Work]
     document = await parsed(services, library, "kept", external_id="a")
-    await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
-    (first,) = await work.claim_to_index(10)
-    await work.settle_indexed([IndexOutcome(first, [], 1)])
-    await work.finish(await work.find_ended())
+    await services.ledger[GenerateWork].settle([paid(chunk) for chunk in await claim_to_generate(services)])
+    (first,) = await services.ledger[IndexWork].claim(10)
+    await services.ledger[IndexWork].settle([IndexOutcome(first, [], 1)])
+    await services.ledger[Finishing].finish(await services.ledger[Finishing].find_ended())
     assert not first.hidden
 
     await library.add("next", "a")
-    (claimed,) = await work.claim_documents(1)
+    (claimed,) = await services.ledger[ParseWork].claim(1)
     same = NewChunk(first.lease.id, 0, ChunkContent.whole("kept"), b"k" * 32)
-    await work.settle_parsed([ParseOutcome(claimed, None, "text/markdown", [same, new_chunk("new", 1)])])
+    await services.ledger[ParseWork].settle([ParseOutcome(claimed, None, "text/markdown", [same, new_chunk("new", 1)])])
 
-    hidden = {chunk.content.text: chunk.hidden for chunk in await work.claim_to_index(10)}
+    hidden = {chunk.content.text: chunk.hidden for chunk in await services.ledger[IndexWork].claim(10)}
     assert hidden == {"kept": True, "new": True}
     assert claimed.live_version == 1
     assert document.id == claimed.lease.id
@@ -516,17 +511,16 @@ async def test_next_version_stays_hidden_until_texts_are_stored(services, librar
 
 async def test_deleted_document_is_invisible_and_rejects_writers(services, library):
     document = await parsed(services, library, "one")
-    work = services.ledger[Work]
-    (claimed,) = await claim_to_generate(work)
+    (claimed,) = await claim_to_generate(services)
     await services.ledger[Documents].delete("default", document.id)
 
     with pytest.raises(NotFound):
         await services.ledger[Documents].get("default", document.id)
-    await work.settle_generated([paid(claimed)])
-    assert await work.claim_to_index(10) == []
-    assert await work.deletable() == []  # its versions are deleted first
-    await work.purge_versions()
-    (deleted,) = await work.deletable()
+    await services.ledger[GenerateWork].settle([paid(claimed)])
+    assert await services.ledger[IndexWork].claim(10) == []
+    assert await services.ledger[Leftovers].deletable() == []  # its versions are deleted first
+    await services.ledger[Leftovers].purge_versions()
+    (deleted,) = await services.ledger[Leftovers].deletable()
     assert deleted.id == document.id
 
 
@@ -540,16 +534,16 @@ async def test_deleted_documents_name_is_reusable(services, library):
 async def test_deleted_document_is_swept_again_after_leases(services, library):
     document = await library.add("one", "a")
     await services.ledger[Documents].delete("default", document.id)
-    work = Work(services.database, worker="w", lease=SHORT)
-    await work.purge_versions()
-    await work.finish_deletion(await work.deletable())
+    leftovers = Leftovers(services.database, SHORT)
+    await leftovers.purge_versions()
+    await leftovers.finish_deletion(await leftovers.deletable())
 
-    assert await work.due_sweeps() == []
+    assert await leftovers.due_sweeps() == []
     await age_rows(services.database, "sweeps.due_at", 2 * SHORT)
-    (sweep,) = await work.due_sweeps()
+    (sweep,) = await leftovers.due_sweeps()
     assert (sweep.document_id, sweep.obsolete_version) == (document.id, 2)
-    await work.settle_sweeps([sweep])
-    assert await work.due_sweeps() == []
+    await leftovers.settle_sweeps([sweep])
+    assert await leftovers.due_sweeps() == []
 
 
 async def test_another_tenant_sees_no_documents_or_collections(services, library):
@@ -577,18 +571,17 @@ async def test_document_pages_have_no_gaps_or_repeats(services, library):
 
 
 async def test_due_returns_queues_with_work(services, library):
-    work = services.ledger[Work]
-    assert await work.due() == []
+    assert await services.ledger[Backlogs].due() == []
     await library.add("one")
-    assert await work.due() == ["parse"]
-    (claimed,) = await work.claim_documents(1)
-    assert await work.due() == []
-    await work.settle_parsed([ParseOutcome(claimed, None, "text/markdown", [new_chunk("one")])])
-    assert await work.due() == ["index"]
-    await index_texts(work)
-    assert await work.due() == ["generate"]
-    await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
-    assert await work.due() == ["index"]
+    assert await services.ledger[Backlogs].due() == ["parse"]
+    (claimed,) = await services.ledger[ParseWork].claim(1)
+    assert await services.ledger[Backlogs].due() == []
+    await services.ledger[ParseWork].settle([ParseOutcome(claimed, None, "text/markdown", [new_chunk("one")])])
+    assert await services.ledger[Backlogs].due() == ["index"]
+    await index_texts(services)
+    assert await services.ledger[Backlogs].due() == ["generate"]
+    await services.ledger[GenerateWork].settle([paid(chunk) for chunk in await claim_to_generate(services)])
+    assert await services.ledger[Backlogs].due() == ["index"]
 
 
 async def test_repeated_schema_migration_changes_nothing(services):
@@ -628,31 +621,34 @@ async def set_age(services, age):
 
 async def test_finished_old_document_is_found_within_a_minute(services, library):
     document = await parsed(services, library, "one", ready_questions=())
-    work = services.ledger[Work]
     await set_age(services, timedelta(hours=1))
-    assert await work.find_ended() == []  # its text is not indexed
+    assert await services.ledger[Finishing].find_ended() == []  # its text is not indexed
 
-    await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
-    assert await work.find_ended() == []  # it was checked a moment ago
+    await services.ledger[IndexWork].settle(
+        [IndexOutcome(chunk, [], 0) for chunk in await services.ledger[IndexWork].claim(10)]
+    )
+    assert await services.ledger[Finishing].find_ended() == []  # it was checked a moment ago
 
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE documents SET due_at = due_at - interval '1 minute'"))
-    assert await work.find_ended() == [document.id]
+    assert await services.ledger[Finishing].find_ended() == [document.id]
 
 
 async def test_finished_new_document_is_found_at_once(services, library):
     document = await parsed(services, library, "one", ready_questions=())
-    work = services.ledger[Work]
-    assert await work.find_ended() == []
+    assert await services.ledger[Finishing].find_ended() == []
 
-    await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
+    await services.ledger[IndexWork].settle(
+        [IndexOutcome(chunk, [], 0) for chunk in await services.ledger[IndexWork].claim(10)]
+    )
 
-    assert await work.find_ended() == [document.id]
+    assert await services.ledger[Finishing].find_ended() == [document.id]
 
 
 async def test_limited_search_finds_every_finished_document(services, library):
-    work = services.ledger[Work]
     documents = {(await parsed(services, library, f"text {number}", ready_questions=())).id for number in range(3)}
-    await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
+    await services.ledger[IndexWork].settle(
+        [IndexOutcome(chunk, [], 0) for chunk in await services.ledger[IndexWork].claim(10)]
+    )
 
-    assert {found for _ in range(3) for found in await work.find_ended(limit=1)} == documents
+    assert {found for _ in range(3) for found in await services.ledger[Finishing].find_ended(limit=1)} == documents

@@ -14,7 +14,9 @@ from shared.domain.outcomes import IndexOutcome
 from shared.http import request_body
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.documents.documents import Documents
-from shared.ledger.work.work import Work
+from shared.ledger.work.finishing import Finishing
+from shared.ledger.work.generation import GenerateWork
+from shared.ledger.work.indexing import IndexWork
 from shared.providers.embedding import Embedders
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import ChannelHits
@@ -208,10 +210,10 @@ async def age_documents(services):
 
 
 async def test_chunk_changes_report_document_awaiting_questions(services, library):
-    documents, ledger = services.ledger[Documents], services.ledger[Work]
+    documents, ledger = services.ledger[Documents], services.ledger
     document = await parsed(services, library, "one", "two")
-    await index_texts(ledger)
-    await ledger.finish([document.id])
+    await index_texts(services)
+    await ledger[Finishing].finish([document.id])
     await age_documents(services)
 
     async def changed(since):
@@ -220,26 +222,25 @@ async def test_chunk_changes_report_document_awaiting_questions(services, librar
     since = (await documents.changes("default", None)).at
     assert await changed(None) == [(document.id, 0)]
     assert await changed(since) == []
-    (chunk,) = (await ledger.claim_to_generate(1)).chunks
-    await ledger.settle_generated([paid(chunk)])
+    (chunk,) = (await ledger[GenerateWork].claim(1)).chunks
+    await ledger[GenerateWork].settle([paid(chunk)])
     assert await changed(since) == [(document.id, 1)]
 
     await age_documents(services)
-    (chunk,) = await ledger.claim_to_index(1)
-    await ledger.settle_indexed([IndexOutcome(chunk, [], 1)])
+    (chunk,) = await ledger[IndexWork].claim(1)
+    await ledger[IndexWork].settle([IndexOutcome(chunk, [], 1)])
     assert await changed(since) == [(document.id, 1)]
 
 
 async def test_chunk_progress_updates_document_time_rarely(services, library):
-    ledger = services.ledger[Work]
     document = await parsed(services, library, "one", "two")
-    await index_texts(ledger)
+    await index_texts(services)
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE documents SET updated_at = now() + interval '1 minute'")
     before = (await services.ledger[Documents].get("default", document.id)).updated_at
     for _ in range(2):
-        (chunk,) = (await ledger.claim_to_generate(1)).chunks
-        await ledger.settle_generated([paid(chunk)])
+        (chunk,) = (await services.ledger[GenerateWork].claim(1)).chunks
+        await services.ledger[GenerateWork].settle([paid(chunk)])
 
     assert (await services.ledger[Documents].get("default", document.id)).updated_at == before
 

@@ -13,7 +13,7 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
-from shared.ledger.work.work import Work
+from shared.ledger.work.parsing import ParseWork
 from shared.process import metrics
 from tests.support.api import WITHOUT_CERTIFICATES, calling, work
 from tests.support.planted import guards
@@ -118,11 +118,11 @@ async def test_scheduler_exports_waiting_work(services, library):
 async def test_lost_lease_is_counted(services, library):
     document = await library.add("alpha beta")
     before = value("foreask_leases_lost_total", stage="parse")
-    await services.ledger[Work].claim_documents(1)
+    await services.ledger[ParseWork].claim(1)
     assert value("foreask_leases_lost_total", stage="parse") == before
     async with services.database.begin() as connection:
         await connection.exec_driver_sql(f"UPDATE documents SET due_at = now() WHERE id = '{document.id}'")
-    await services.ledger[Work].claim_documents(1)
+    await services.ledger[ParseWork].claim(1)
 
     assert value("foreask_leases_lost_total", stage="parse") == before + 1
 

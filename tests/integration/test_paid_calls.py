@@ -21,7 +21,8 @@ from shared.ingest.generate.question_list import request as first_request
 from shared.ingest.index.stage import index_batch
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.work.costs import Costs
-from shared.ledger.work.work import Work
+from shared.ledger.work.generation import GenerateWork
+from shared.ledger.work.indexing import IndexWork
 from shared.providers.chat import ChatRequest, Completion, Message, OpenAIChat
 from shared.providers.embedding import OpenAIEmbedder
 from shared.providers.estimates import tokens_in
@@ -64,13 +65,13 @@ async def connected(url, component="embedding"):
 async def claim(services):
     """Claim the only chunk, and reserve its call; return None if no budget has room."""
     reserve_of = services.generator._reserve_of
-    chunks = (await services.ledger[Work].claim_to_generate(1, reserve_of=reserve_of)).chunks
+    chunks = (await services.ledger[GenerateWork].claim(1, reserve_of=reserve_of)).chunks
     return chunks[0] if chunks else None
 
 
 async def settle(services, chunk, model):
     outcome = await replace(services.generator, model=model).process(chunk)
-    await services.ledger[Work].settle_generated([outcome])
+    await services.ledger[GenerateWork].settle([outcome])
     return outcome
 
 
@@ -316,11 +317,11 @@ async def test_fault_of_ours_is_one_booked_attempt(services, client, once):
 async def test_embedding_without_vectors_is_booked_attempt(services, client, library, answer, booked):
     await library.add(KEEPER, "a.md")
     await work(services, "parse")
-    batch = await services.ledger[Work].claim_to_index(1)
+    batch = await services.ledger[IndexWork].claim(1)
     async with raw_server(lambda _: answer) as server, connected(server.url) as provider:
         embedder = OpenAIEmbedder(provider, services.indexer.embedder.name)
         outcomes = await index_batch(replace(services.indexer, embedder=embedder), batch)
-    await services.ledger[Work].settle_failed_indexing(outcomes)
+    await services.ledger[IndexWork].settle_failed(outcomes)
 
     assert outcomes[0].decision.burns_attempt is booked
     calls, _, tokens = await usage(client, "embed")

@@ -5,7 +5,7 @@ from sqlalchemy import text
 
 from shared.ledger.postgres import driver
 from shared.ledger.postgres.database import Database
-from shared.ledger.work.work import SQL
+from shared.ledger.work.finishing import SQL
 from tests.support.planted import guards
 
 MARKED, UNMARKED = (SQL.lock_advancing, {"ids": []}), (SQL.check_open, {"limit": 1})

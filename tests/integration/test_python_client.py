@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from foreask_client import ApiError, AsyncClient, Client
 
-from shared.ledger.work.work import Work
+from shared.ledger.work.backlog import Backlogs
 from tests.support.api import KEYS, serving, with_keys, work
 
 GUIDE = Path(__file__).parents[2] / "docs/how-to/use-the-python-client.md"
@@ -143,7 +143,7 @@ async def test_python_client_guide_code_works(services, settings, tmp_path, monk
         code = "\n".join(blocks).replace("http://127.0.0.1:8350", str(http.base_url).rstrip("/"))
         followed = asyncio.create_task(asyncio.to_thread(exec, compile(code, GUIDE.name, "exec"), names := {}))
         while not followed.done():
-            if await services.ledger[Work].due():
+            if await services.ledger[Backlogs].due():
                 await work(services)
             await asyncio.sleep(0.02)
         await followed

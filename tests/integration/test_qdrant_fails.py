@@ -25,7 +25,7 @@ from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.model.collections import Collections
-from shared.ledger.work.work import Work
+from shared.ledger.work.indexing import IndexWork
 from shared.vectors.errors import CollectionRefused, Refusal
 from shared.vectors.index import Index
 from shared.vectors.points import Point
@@ -106,7 +106,7 @@ async def generated(services):
 async def test_worker_claims_nothing_until_writes_succeed(services, once, link, index, existing):
     indexer = replace(services.indexer, index=index)
     await once(generated)
-    (chunk,) = await services.ledger[Work].claim_to_index(10)
+    (chunk,) = await services.ledger[IndexWork].claim(10)
     if existing:
         await index.ensure_collection(chunk.index_name, await indexer.embedder.dimensions())
     link.change(WRITES)
@@ -310,7 +310,7 @@ async def test_rejected_chunk_is_retried_until_points_are_deleted(services, libr
     refuse_texts()
     await library.add(HARBOUR)
     await work(services, "parse")
-    (chunk,) = await services.ledger[Work].claim_to_index(10)
+    (chunk,) = await services.ledger[IndexWork].claim(10)
     link.change(Fault(refuse="/points/batch"))
     indexer = replace(services.indexer, finisher=replace(services.indexer.finisher, index=index))
 
@@ -322,7 +322,7 @@ async def test_rejected_chunk_is_retried_until_points_are_deleted(services, libr
 
 async def test_late_worker_abandoning_chunk_deletes_only_own_points(services, library, once):
     await once(generated)
-    (late,) = await services.ledger[Work].claim_to_index(10)
+    (late,) = await services.ledger[IndexWork].claim(10)
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE chunks SET due_at = now() - interval '1 second'"))
     await work(services, "index")

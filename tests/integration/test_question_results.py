@@ -4,7 +4,7 @@ import pytest
 
 from shared.domain.outcomes import IndexOutcome
 from shared.ledger.documents.documents import Documents
-from shared.ledger.work.work import Work
+from shared.ledger.work.indexing import IndexWork
 from tests.integration.test_interleavings import run
 from tests.support.api import work
 
@@ -17,10 +17,10 @@ def results_of(*questions):
 
 
 async def indexed(services, make_results):
-    (chunk,) = await services.ledger[Work].claim_to_index(10)
+    (chunk,) = await services.ledger[IndexWork].claim(10)
     questions = make_results(chunk.questions)
     passed = sum(question["passed"] for question in questions)
-    await services.ledger[Work].settle_indexed([IndexOutcome(chunk, questions, passed)])
+    await services.ledger[IndexWork].settle([IndexOutcome(chunk, questions, passed)])
     (detail,) = await services.ledger[Documents].chunks("default", chunk.document_id)
     own = ("text", "passed", "reason", "similarity")
     return chunk.questions, tuple({name: getattr(question, name) for name in own} for question in detail.questions)

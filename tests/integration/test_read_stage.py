@@ -28,11 +28,10 @@ from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import AdvisoryLock, lock
-from shared.ledger.work import claims
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.heartbeats import Heartbeats
-from shared.ledger.work.pages import Pages
-from shared.ledger.work.work import Work
+from shared.ledger.work.leftovers import Leftovers
+from shared.ledger.work.pages import CLAIM_PAGES, Pages
 from tests.conftest import Library
 from tests.integration.test_builds import filled
 from tests.integration.test_erasure import finished
@@ -152,7 +151,7 @@ async def test_document_without_scans_has_no_pages(scanned):
 
 
 @guards(
-    "shared/ledger/work/settlements.sql",
+    "shared/ledger/work/finishing.sql",
     "AND p.state = {PageState.DEAD}))",
     "AND false))",
     means="a document with an unread page is ready",
@@ -349,7 +348,7 @@ async def test_unused_texts_are_deleted_after_retention(scanned, once):
     await texts.forget(timedelta())
     kept = await run(scanned, "SELECT count(*) FROM page_texts")
     await scanned.ledger[Documents].delete("default", document.id)
-    await scanned.ledger[Work].purge_versions()
+    await scanned.ledger[Leftovers].purge_versions()
     await texts.forget(timedelta())
     await texts.forget(timedelta())
 
@@ -401,15 +400,15 @@ async def test_page_of_paused_job_is_not_claimed(scanned):
     await scanned.ledger[Jobs].resume("default", job.id)
 
     assert paused == []
-    assert "read" in await scanned.ledger[Work].due()
+    assert "read" in await scanned.ledger[Backlogs].due()
     assert len(await scanned.ledger[Pages].claim(8)) == 1
 
 
 async def test_due_pages_wake_and_want_read_workers(scanned):
-    before = (await scanned.ledger[Work].due(), await scanned.wanted.update())
+    before = (await scanned.ledger[Backlogs].due(), await scanned.wanted.update())
     await pages_due(scanned, "default", *numbered(500))
 
-    after = (await scanned.ledger[Work].due(), await scanned.wanted.update())
+    after = (await scanned.ledger[Backlogs].due(), await scanned.wanted.update())
     survey = await scanned.ledger[Backlogs].survey()
     backlog = await scanned.ledger[Backlogs].measure("default", [])
     assert "read" not in before[0]
@@ -756,7 +755,7 @@ async def test_concurrent_claim_stays_within_limit_of_pages(scanned):
     async with scanned.database.begin() as connection:
         await lock(connection, AdvisoryLock.PAGES)
         parameters = limited._claim(8, suspects=False) | {"languages": None}
-        first = (await connection.execute(claims.CLAIM_PAGES[False], parameters)).all()
+        first = (await connection.execute(CLAIM_PAGES[False], parameters)).all()
         await pages_due(scanned, "default", *numbered(8, "upload"), name="upload.pdf")
         with sent_statements(scanned, "pg_try_advisory_xact_lock") as tries:
             second = asyncio.create_task(limited.claim(8))

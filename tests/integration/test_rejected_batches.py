@@ -12,7 +12,6 @@ from shared.domain.states import DocumentState
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.work.batches import Batches
 from shared.ledger.work.shown_batches import ShownBatches
-from shared.ledger.work.work import Work
 from tests.integration.test_batch_budgets import PLENTY, unpolled
 from tests.integration.test_batch_lane import (
     BATCH,
@@ -49,7 +48,7 @@ async def prepared(services, library, count, words="number"):
     """Add a document whose texts are searchable, and whose questions are due in the batch lane."""
     texts = (f"The lighthouse of {words} {number} stands on the northern cliff." for number in range(count))
     await parsed(services, library, *texts, lane=BATCH)
-    await index_texts(services.ledger[Work])
+    await index_texts(services)
 
 
 async def planned(services, columns="state, lines"):

@@ -130,7 +130,7 @@ async def test_queries_find_old_version_until_reread(client, services, provider,
 
 
 @guards(
-    "shared/ledger/work/settlements.sql",
+    "shared/ledger/work/parsing.sql",
     "reader = CASE WHEN v.dead THEN :reader ELSE t.reader END",
     "reader = CASE WHEN v.dead THEN t.reader ELSE :reader END",
     means="a file that no reader reads is read again by every command",

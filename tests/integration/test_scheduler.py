@@ -19,7 +19,7 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.postgres import election
 from shared.ledger.postgres.election import Election
 from shared.ledger.sources.syncs import Syncs
-from shared.ledger.work.work import Work
+from shared.ledger.work.indexing import IndexWork
 from shared.vectors.index import Index
 from tests.conftest import Library
 from tests.integration.test_interleavings import differences, run
@@ -249,8 +249,8 @@ async def test_sweeps_rejected_by_qdrant_are_queued_last(services, library, prov
 )
 @guards(
     "shared/maintenance/cleanup.py",
-    "deleted = await alone.work_on(answered, self.work.finish_deletion, lambda document: document.id)",
-    "await self.work.finish_deletion(deleted := answered)",
+    "deleted = await alone.work_on(answered, self.leftovers.finish_deletion, lambda document: document.id)",
+    "await self.leftovers.finish_deletion(deleted := answered)",
     means="a document that cannot be deleted delays the deletion of others",
 )
 async def test_document_that_cannot_be_deleted_delays_no_other(services, library, provider):
@@ -275,14 +275,14 @@ async def test_document_that_cannot_be_deleted_delays_no_other(services, library
 
 @guards(
     "shared/maintenance/cleanup.py",
-    "await alone.work_on(await self.work.find_ended(), self.finisher.finish, lambda document_id: document_id)",
-    "await self.finisher.finish(await self.work.find_ended())",
+    "await alone.work_on(await self.finishing.find_ended(), self.finisher.finish, lambda document_id: document_id)",
+    "await self.finisher.finish(await self.finishing.find_ended())",
     means="a document that cannot be finished delays others",
 )
 async def test_document_that_cannot_be_finished_delays_no_other(services, library):
     ledger = services.ledger
     bad, good = [await parsed(services, library, f"done {number}", ready_questions=()) for number in range(2)]
-    await ledger[Work].settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await ledger[Work].claim_to_index(10)])
+    await ledger[IndexWork].settle([IndexOutcome(chunk, [], 0) for chunk in await ledger[IndexWork].claim(10)])
     (row,) = await run(services, f"SELECT id FROM documents WHERE public_id = '{bad.id}'")
 
     async def states():
@@ -321,7 +321,7 @@ async def test_failed_search_wakes_other_queues(services, library):
 
 @guards(
     "workers/scheduler.py",
-    "return list(await services.ledger[Work].due())",
+    "return list(await services.ledger[Backlogs].due())",
     "return []",
     means="workers are not woken again for due work",
 )
@@ -353,9 +353,9 @@ async def test_running_documents_are_checked_in_slices(services, library, monkey
     monkeypatch.setattr("shared.maintenance.cleanup._SLICE", 2)
     ledger = services.ledger
     waiting = [await parsed(services, library, f"waits {number}") for number in range(3)]
-    await ledger[Work].claim_to_index(10)
+    await ledger[IndexWork].claim(10)
     done = [await parsed(services, library, f"done {number}", ready_questions=()) for number in range(3)]
-    await ledger[Work].settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await ledger[Work].claim_to_index(10)])
+    await ledger[IndexWork].settle([IndexOutcome(chunk, [], 0) for chunk in await ledger[IndexWork].claim(10)])
 
     await services.cleaner.finish()
     await services.cleaner.finish()

@@ -17,7 +17,8 @@ from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.rows import QUESTIONS
-from shared.ledger.work.work import Work
+from shared.ledger.work.indexing import IndexWork
+from shared.ledger.work.parsing import ParseWork
 from shared.query.retrieve import Query
 from shared.vectors.filters import collection_points, visible_points
 from shared.vectors.points import Point
@@ -94,8 +95,8 @@ async def test_parser_message_is_only_logged(services, library):
 async def test_repeated_indexing_writes_same_points(services, library, provider):
     await library.add(TWO_SECTIONS)
     await work(services, "parse", "index", "generate")
-    chunks = await services.ledger[Work].claim_to_index(100)
-    await services.ledger[Work].release("chunks", [chunk.lease for chunk in chunks])
+    chunks = await services.ledger[IndexWork].claim(100)
+    await services.ledger[IndexWork].release([chunk.lease for chunk in chunks])
     await work(services, "index")
     before = await points(services, library)
     async with services.database.begin() as connection:
@@ -132,7 +133,7 @@ async def edit_of_dead_worker(services, library):
     await work(services, "parse", "index")
     await library.add("The harbour opens at nine in the morning for all boats.", "a.md", questions=OWN_QUESTIONS)
     await work(services, "parse")
-    (chunk,) = await services.ledger[Work].claim_to_index(10)
+    (chunk,) = await services.ledger[IndexWork].claim(10)
     await index_batch(services.indexer, [chunk])
     return chunk
 
@@ -143,7 +144,7 @@ async def test_query_sees_old_version_until_new_is_complete(services, library, p
     assert chunk.hidden
     assert len({p["version"] for p in (await points(services, library)).values()}) == 2
     assert ["seven" in t for t in await texts_found(services, library, "When does the harbour open?")] == [True]
-    await services.ledger[Work].release("chunks", [chunk.lease])
+    await services.ledger[IndexWork].release([chunk.lease])
     await work(services, "index")
     assert ["nine" in t for t in await texts_found(services, library, "When does the harbour open?")] == [True]
 
@@ -153,7 +154,7 @@ async def test_chunk_in_two_versions_returns_live_one_once(services, library, pr
     await work(services, "parse", "index")
     await library.add(TWO_SECTIONS + "\n", "a.md", metadata={"edition": 2}, questions=OWN_QUESTIONS)
     await work(services, "parse")
-    batch = await services.ledger[Work].claim_to_index(10)
+    batch = await services.ledger[IndexWork].claim(10)
     await IndexStage([services.indexer]).settle([await index_batch(services.indexer, batch)])
     collection = await library.collection()
     assert {p["version"] for p in (await points(services, library)).values()} == {1, 2}
@@ -239,7 +240,7 @@ async def test_hidden_chunk_is_not_readable_by_id(services, library, provider):
 async def test_late_writer_of_old_version_restores_nothing(services, library, provider):
     await library.add(TWO_SECTIONS, "a.md", questions=OWN_QUESTIONS)
     await work(services, "parse")
-    slow = await services.ledger[Work].claim_to_index(10)
+    slow = await services.ledger[IndexWork].claim(10)
     await library.add(TWO_SECTIONS + "\n\nAnd one more sentence.", "a.md", questions=OWN_QUESTIONS)
     await work(services, "parse", "index")
     after = await points(services, library)
@@ -254,8 +255,8 @@ async def test_late_writer_of_old_version_restores_nothing(services, library, pr
 async def test_late_writer_hides_no_visible_points(services, library, provider):
     await library.add(TWO_SECTIONS, "a.md", questions=OWN_QUESTIONS)
     await work(services, "parse")
-    slow = await services.ledger[Work].claim_to_index(10)
-    await services.ledger[Work].release("chunks", [chunk.lease for chunk in slow])
+    slow = await services.ledger[IndexWork].claim(10)
+    await services.ledger[IndexWork].release([chunk.lease for chunk in slow])
     await work(services, "index")
     before = await points(services, library)
     await library.add(TWO_SECTIONS + "\n\nAnd one more sentence.", "a.md")
@@ -274,7 +275,7 @@ async def test_collection_rejected_by_qdrant_does_not_block_others(services, lib
         await library_.add("The harbour opens at nine in the morning.", "a.md", questions=OWN_QUESTIONS)
     deleted = await other.add("This one is deleted.", questions=[])
     await work(services, "parse")
-    chunks = await services.ledger[Work].claim_to_index(10)
+    chunks = await services.ledger[IndexWork].claim(10)
     outcomes = [await index_batch(services.indexer, [chunk]) for chunk in chunks]
     collection = await library.collection()
 
@@ -396,8 +397,8 @@ async def test_questions_with_unstorable_characters_are_stored(services, library
 async def test_document_that_kills_workers_becomes_dead_letter(services, library, provider):
     document = await library.add("poison", "poison.md")
     for suspect in (False, False, True, True, True):
-        assert len(await services.ledger[Work].claim_documents(1, suspects=suspect)) == 1
-        assert await services.ledger[Work].claim_documents(1, suspects=not suspect) == []
+        assert len(await services.ledger[ParseWork].claim(1, suspects=suspect)) == 1
+        assert await services.ledger[ParseWork].claim(1, suspects=not suspect) == []
         async with services.database.begin() as connection:
             await connection.exec_driver_sql("UPDATE documents SET due_at = now() WHERE leased_by IS NOT NULL")
     other = await library.add("A harmless text about the sea and its ships.", "fine.md")
@@ -544,7 +545,7 @@ async def test_questions_are_filtered_against_text_without_prepended_questions(s
     await enable_prepending(services)
     await library.add(HARBOUR, "a.md")
     await work(services, "parse", "index", "generate")
-    (chunk,) = await services.ledger[Work].claim_to_index(10)
+    (chunk,) = await services.ledger[IndexWork].claim(10)
     provider_vector = ScriptedEndpoints(Script()).vector
     nearest = max(float(provider_vector(question) @ provider_vector(HARBOUR)) for question in chunk.questions)
 
@@ -605,22 +606,22 @@ async def at_stage(services, name):
 
 @guards(
     "shared/ingest/parse/stage.py",
-    'await self.work.release("documents", leases, lost=True)',
-    'await self.work.release("documents", leases)',
+    "await self.work.release(leases, lost=True)",
+    "await self.work.release(leases)",
     means="a document that makes settlements fail is parsed for ever",
     case="parse",
 )
 @guards(
     "shared/ingest/index/stage.py",
-    'await self._any.work.release("chunks", leases, self._costs.of(leases), lost=True)',
-    'await self._any.work.release("chunks", leases, self._costs.of(leases))',
+    "await self._any.work.release(leases, self._costs.of(leases), lost=True)",
+    "await self._any.work.release(leases, self._costs.of(leases))",
     means="a chunk that makes settlements fail is embedded for ever",
     case="index",
 )
 @guards(
     "shared/ingest/generate/stage.py",
-    'await self.work.release("chunks", leases, lost=True)',
-    'await self.work.release("chunks", leases)',
+    "await self.work.release(leases, lost=True)",
+    "await self.work.release(leases)",
     means="a chunk that makes settlements fail is paid for ever",
     case="generate",
 )

@@ -6,7 +6,10 @@ from sqlalchemy import event
 
 from shared.domain.work import LeaseExtension
 from shared.ledger.documents.documents import Documents
-from shared.ledger.work.work import Work
+from shared.ledger.work.backlog import Backlogs
+from shared.ledger.work.generation import GenerateWork
+from shared.ledger.work.indexing import IndexWork
+from shared.ledger.work.parsing import ParseWork
 from tests.support.api import work
 
 HARBOUR = "The harbour opens at seven in the morning."
@@ -28,20 +31,19 @@ def statements(services, containing):
         event.remove(engine, "before_cursor_execute", record)
 
 
-async def test_only_chunk_leases_update_abandoned_calls(services, library, provider):
+async def test_only_generate_leases_update_abandoned_calls(services, library, provider):
     await library.add(HARBOUR)
-    ledger = services.ledger[Work]
     with statements(services, "abandoned_calls") as sent:
-        documents = [document.lease for document in await ledger.claim_documents(1)]
-        assert await ledger.extend("documents", documents) == LeaseExtension({documents[0].token}, set())
-        await ledger.release("documents", documents)
+        documents = [document.lease for document in await services.ledger[ParseWork].claim(1)]
+        assert await services.ledger[ParseWork].extend(documents) == LeaseExtension({documents[0].token}, set())
+        await services.ledger[ParseWork].release(documents)
     assert sent == []
 
     await work(services, "parse")
-    chunks = [chunk.lease for chunk in (await ledger.claim_to_generate(1)).chunks]
+    chunks = [chunk.lease for chunk in (await services.ledger[GenerateWork].claim(1)).chunks]
     with statements(services, "abandoned_calls") as sent:
-        await ledger.extend("chunks", chunks)
-        await ledger.release("chunks", chunks)
+        await services.ledger[GenerateWork].extend(chunks)
+        await services.ledger[GenerateWork].release(chunks)
     assert len(sent) == 2
 
 
@@ -50,8 +52,8 @@ async def test_each_index_claim_is_one_statement(services, library, provider):
     await work(services, "parse")
 
     with statements(services, "UPDATE chunks w") as sent:
-        assert len(await services.ledger[Work].claim_to_index(10)) == 1
-        assert await services.ledger[Work].claim_to_index(10, suspects=True) == []
+        assert len(await services.ledger[IndexWork].claim(10)) == 1
+        assert await services.ledger[IndexWork].claim(10, suspects=True) == []
     assert len(sent) == 2
 
 
@@ -65,10 +67,10 @@ async def test_single_statements_run_without_transaction(services, library):
         sent.append(query.query)
 
     driver.add_query_logger(record)
-    await services.ledger[Work].claim_to_index(10)
-    await services.ledger[Work].due()
+    await services.ledger[IndexWork].claim(10)
+    await services.ledger[Backlogs].due()
     assert [query for query in sent if query.startswith(("BEGIN", "COMMIT"))] == []
-    await services.ledger[Work].claim_documents(10)
+    await services.ledger[ParseWork].claim(10)
     driver.remove_query_logger(record)
 
     assert [query for query in sent if query.startswith(("BEGIN", "COMMIT"))] != []

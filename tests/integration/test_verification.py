@@ -26,7 +26,7 @@ from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.model.collections import Collections
-from shared.ledger.work.work import Work
+from shared.ledger.work.indexing import IndexWork
 from shared.maintenance.jobs.progress import GaveWay
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, events_of, running, serving, with_keys, work
@@ -293,7 +293,7 @@ async def test_unfinished_documents_are_neither_reported_nor_changed(indexed, li
     services = indexed.services
     await services.ledger[Documents].reindex(indexed.collection)
     await work(services, "parse")
-    chunks = await services.ledger[Work].claim_to_index(4)
+    chunks = await services.ledger[IndexWork].claim(4)
     await index_batch(services.indexer, chunks)  # written, but not settled yet
     before = await indexed.points()
 

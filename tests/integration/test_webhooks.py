@@ -39,7 +39,7 @@ from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections
-from shared.ledger.work.work import Work
+from shared.ledger.work.finishing import Finishing
 from shared.outside import addresses
 from shared.outside.addresses import ForbiddenAddress
 from tests.conftest import Library
@@ -165,7 +165,7 @@ async def test_failing_message_does_not_delay_other_messages(open_client, servic
     hooks = [await make(open_client, f"{receiver.url}?{name}", events=["document.ready"]) for name in ("odd", "even")]
     await open_client.post("/v1/documents", json=LEAVE)
     await work(services, "parse", "index")
-    await services.ledger[Work].find_ended()
+    await services.ledger[Finishing].find_ended()
     sender = RaisingSender(private=True, timeout=timedelta(seconds=5))
 
     assert await Deliverer(services.ledger[Webhooks], lambda: sender).deliver()
@@ -183,7 +183,7 @@ async def test_finished_document_sends_signed_message(open_client, services, del
     await open_client.post("/v1/documents", json=EMPTY)
     assert not await deliverer.deliver()
     await work(services, "parse", "index")
-    await services.ledger[Work].find_ended()
+    await services.ledger[Finishing].find_ended()
     await open_client.delete(f"/v1/documents/{taken['id']}")
 
     assert await deliverer.deliver()

@@ -22,7 +22,7 @@ from shared.domain.usage import Usage
 from shared.domain.work import ChunkToGenerate, PaidReply
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.documents.documents import Documents
-from shared.ledger.work.work import Work
+from shared.ledger.work.generation import GenerateWork
 from tests.support.api import work
 from tests.support.planted import guards
 
@@ -150,7 +150,7 @@ class History:
         following = Reserve("scripted", Usage(300, self.chosen.randint(100, 4_000)))
         spent = self._spent(attempt)
         try:
-            await self.services.ledger[Work].keep_replies(attempt.chunk, attempt.replies, *spent, following)
+            await self.services.ledger[GenerateWork].keep_replies(attempt.chunk, attempt.replies, *spent, following)
             attempt.held = following.usage.prompt_tokens + following.usage.completion_tokens
         except (LeaseLost, BudgetExhausted):
             attempt.held = 0
@@ -161,7 +161,7 @@ class History:
         lease, called = attempt.chunk.lease, self.chosen.random() < 0.5
         if attempt.calls:
             called = True  # its bill until now would be lost: the drain reports such leases as called
-        await self.services.ledger[Work].release("chunks", [lease], called=[lease] if called else [])
+        await self.services.ledger[GenerateWork].release([lease], called=[lease] if called else [])
         attempt.amount = attempt.billed + attempt.held if called else 0
 
     async def expire(self) -> None:
@@ -177,7 +177,7 @@ class History:
     async def settle_again(self) -> None:
         settled = [attempt for attempt in self.attempts if attempt.outcome is not None]
         if settled:
-            await self.services.ledger[Work].settle_generated([self.chosen.choice(settled).outcome])
+            await self.services.ledger[GenerateWork].settle([self.chosen.choice(settled).outcome])
 
     async def delete(self) -> None:
         document = (await self.sql("SELECT public_id FROM documents ORDER BY random() LIMIT 1"))[0]
@@ -222,7 +222,7 @@ class History:
             outcome = FailedAttempt(
                 chunk.lease, decision, *spent, chunk.content_key, chunk.tenant, (), cost, is_bill_incomplete=incomplete
             )
-        await self.services.ledger[Work].settle_generated([outcome])
+        await self.services.ledger[GenerateWork].settle([outcome])
         attempt.outcome = outcome
         attempt.amount = attempt.billed + (attempt.held if incomplete else 0)
 

@@ -40,7 +40,7 @@ from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.counters import Counters
 from shared.ledger.model.rows import QUESTIONS
-from shared.ledger.work.work import Work
+from shared.ledger.work.backlog import Backlogs
 from shared.providers.embedding import OpenAIEmbedder
 from tests.support.cleaning import clean
 from tests.support.counters import DIFFERENCES
@@ -189,7 +189,7 @@ def _address(url: str) -> str:
 
 
 @guards(
-    "shared/ledger/work/work.py",
+    "shared/ledger/work/finishing.py",
     "                await build_sync.catch_up(connection, followers)",
     "                pass",
     means="a build that reaches an edit through visible points does not catch up",
@@ -217,7 +217,7 @@ def _address(url: str) -> str:
     histories=100,
 )
 @guards(
-    "shared/ledger/work/work.py",
+    "shared/ledger/work/parsing.py",
     "            await accepted_questions.reindex_waiting(connection, failed)",
     "            pass",
     means="users' questions of a live version wait for a failed edit",
@@ -565,7 +565,7 @@ class Histories(RuleBasedStateMachine):
             await self._expire_leases()
             await self.world.sql(MAKE_ALL_DUE)
             await self._fill(pauses=False)
-            while due := await self.services.ledger[Work].due():
+            while due := await self.services.ledger[Backlogs].due():
                 for stage in due:
                     await _do_due_work(self.stages[stage])
             await clean(self.services)

@@ -25,7 +25,7 @@ from api.http.protocol import BoundedProtocol
 from shared.domain.documents import Document
 from shared.ingest.drain import Drain, DrainLimits, Stage
 from shared.ingest.index.stage import IndexStage
-from shared.ledger.work.work import Work
+from shared.ledger.work.leftovers import Leftovers
 from shared.maintenance.jobs.runner import Runner
 from shared.services.all import AllServices
 from shared.settings import ApiKey, Settings
@@ -174,7 +174,7 @@ async def delete_replaced(services: AllServices) -> None:
         due = text("UPDATE sweeps SET due_at = now() WHERE repeats AND due_at > now() RETURNING id")
         replaced = set((await connection.execute(due)).scalars())
     if replaced:
-        sweeps = await services.ledger[Work].due_sweeps(10_000)
+        sweeps = await services.ledger[Leftovers].due_sweeps(10_000)
         await services.cleaner.finisher.sweep([sweep for sweep in sweeps if sweep.id in replaced])
 
 

@@ -22,7 +22,7 @@ from features.verification.comparison import Verification
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.sources.listings import Listings
 from shared.ledger.work.batches import Batches
-from shared.ledger.work.work import Work
+from shared.ledger.work.generation import GenerateWork
 from shared.maintenance.syncing.fetching import Fetcher
 from shared.maintenance.syncing.work import _Entries
 from shared.providers.batches import BatchProvider
@@ -52,10 +52,10 @@ POINTS = {
     "within the deletions of a sync": KillPoint("parse", shared.ledger.sources.listings, "delete_named"),
     "after the deletions of a sync": KillPoint("parse", Listings, "delete_some"),
     "before the end of a sync": KillPoint("parse", Listings, "finish", before=True),
-    "after the claim": KillPoint("generate", Work, "claim_to_generate"),
+    "after the claim": KillPoint("generate", GenerateWork, "claim"),
     "after the answer": KillPoint("generate", shared.ingest.generate.stage, "generate_questions"),
     "within its transaction": KillPoint("generate", shared.ledger.model.rows, "generated_rows"),
-    "after its commit": KillPoint("generate", Work, "settle_generated"),
+    "after its commit": KillPoint("generate", GenerateWork, "settle"),
     "after the plan of a batch": KillPoint("generate", Batches, "fill"),
     "before the upload of a batch": KillPoint("generate", BatchProvider, "upload", before=True),
     "after the upload of a batch": KillPoint("generate", BatchProvider, "upload"),

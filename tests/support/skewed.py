@@ -10,21 +10,21 @@ from typing import Any
 import structlog
 import time_machine
 
-from shared.ledger.work.work import Work
+from shared.ledger.work.claims import StageWork
 from workers.process import main
 
 
 def skew(hours: float) -> None:
     """Move this process's clock forward by `hours` at its third claim."""
-    original, calls = Work._claim, count(1)
+    original, calls = StageWork._claim, count(1)
 
-    def claim(work: Work, *arguments: Any, **named: Any) -> dict[str, Any]:
+    def claim(work: StageWork, *arguments: Any, **named: Any) -> dict[str, Any]:
         if next(calls) == 3:
             time_machine.travel(timedelta(hours=hours), tick=True).start()
             structlog.get_logger().info("clock_jumped", hours=hours)
         return original(work, *arguments, **named)
 
-    Work._claim = claim  # type: ignore[method-assign]
+    StageWork._claim = claim  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -19,12 +19,11 @@ USED = set(re.findall(r"\b(\w+)\.([A-Z]+)\.(\w+)", "\n".join(MODULES.values())))
 HOLDERS = {
     "listing": ("listing", r"_ORDERS\[order\]"),
     "walks": ("listing", "_WALKS"),
-    "settlements": ("work", "SQL"),
-    "claims_parse": ("claims", "PARSE"),
-    "claims_read": ("claims", "READ"),
-    "claims_generate": ("claims", "GENERATE"),
-    "claims_index": ("claims", "INDEX"),
-    "claims_due": ("claims", "DUE"),
+    "claims_parse": ("parsing", "CLAIMS"),
+    "claims_read": ("pages", "CLAIMS"),
+    "claims_generate": ("generation", "CLAIMS"),
+    "claims_index": ("indexing", "CLAIMS"),
+    "claims_due": ("backlog", "DUE"),
 }
 COUNT = "-- name: count\n-- Count the documents.\nSELECT count(*) FROM documents d WHERE "
 

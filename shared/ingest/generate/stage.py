@@ -23,7 +23,7 @@ from shared.ingest.generate.generator import content_key, generate_questions, re
 from shared.ingest.generate.paid_replies import PaidReplies
 from shared.ingest.generate.types import BadQuestions, GenerationOptions
 from shared.ingest.options import IngestDefaults
-from shared.ledger.work.work import Work
+from shared.ledger.work.generation import GenerateWork
 from shared.providers.chat import ChatModel
 from shared.providers.limiter.endings import USABLE
 from shared.providers.limiter.limiter import FLEX, INGEST, Limiter, MaxWait
@@ -56,7 +56,7 @@ class GenerateStage(Stage[ChunkToGenerate, GenerateOutcome | FailedAttempt]):
 
     slots: int
     defaults: IngestDefaults
-    work: Work
+    work: GenerateWork
     model: ChatModel
     limiter: Limiter
     wakeups: Wakeups
@@ -85,7 +85,7 @@ class GenerateStage(Stage[ChunkToGenerate, GenerateOutcome | FailedAttempt]):
         if not limit:
             return []
         endings = self.limiter.endings
-        claimed = await self.work.claim_to_generate(
+        claimed = await self.work.claim(
             limit, key_of=self._key_of, reserve_of=self._reserve_of, suspects=suspects, bounds=await endings.bounds()
         )
         await endings.claimed((chunk.tenant, chunk.lease.token) for chunk in claimed.chunks)
@@ -156,7 +156,7 @@ class GenerateStage(Stage[ChunkToGenerate, GenerateOutcome | FailedAttempt]):
         )
 
     async def settle(self, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
-        await self.work.settle_generated(outcomes)
+        await self.work.settle(outcomes)
         if not all(map(_is_repeated, outcomes)):
             self.wakeups.wake("index")
 
@@ -171,13 +171,13 @@ class GenerateStage(Stage[ChunkToGenerate, GenerateOutcome | FailedAttempt]):
         return {chunk.traceparent: self.describe(chunk)} if chunk.traceparent else {}
 
     async def extend(self, leases: Sequence[Lease]) -> LeaseExtension:
-        return await self.work.extend("chunks", leases)
+        return await self.work.extend(leases)
 
     async def release(self, leases: Sequence[Lease], called: Sequence[Lease] = ()) -> None:
-        await self.work.release("chunks", leases, called=called)
+        await self.work.release(leases, called=called)
 
     async def expire(self, leases: Sequence[Lease]) -> None:
-        await self.work.release("chunks", leases, lost=True)
+        await self.work.release(leases, lost=True)
 
     def full(self) -> None:
         self.wakeups.wake("generate")

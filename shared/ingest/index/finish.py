@@ -12,7 +12,8 @@ import structlog
 
 from shared.domain.errors import ForeaskError
 from shared.domain.work import ChunkToIndex, Sweep
-from shared.ledger.work.work import Work
+from shared.ledger.work.finishing import Finishing
+from shared.ledger.work.leftovers import Leftovers
 from shared.vectors.index import Index
 
 T = TypeVar("T")
@@ -24,7 +25,8 @@ log = structlog.get_logger()
 class Finisher:
     """Finishes documents in the ledger and in Qdrant."""
 
-    work: Work
+    finishing: Finishing
+    leftovers: Leftovers
     index: Index
 
     async def finish(self, document_ids: Sequence[UUID]) -> bool:
@@ -41,10 +43,10 @@ class Finisher:
         """
         is_replaced = False
         for start in range(0, len(document_ids), _GROUP):
-            hidden = await self.work.finish(document_ids[start : start + _GROUP])
+            hidden = await self.finishing.finish(document_ids[start : start + _GROUP])
             shown = await confirmed(hidden, self.index.show_version)
             if shown:
-                await self.work.finish([each.document_id for each in shown], shown)
+                await self.finishing.finish([each.document_id for each in shown], shown)
             is_replaced |= bool(shown)
         return is_replaced
 
@@ -59,7 +61,7 @@ class Finisher:
         """
         swept = await confirmed(sweeps, self.index.sweep)
         if swept:
-            await self.work.settle_sweeps(swept)
+            await self.leftovers.settle_sweeps(swept)
         return swept
 
     async def delete_unrecorded(self, chunks: Sequence[ChunkToIndex]) -> None:

@@ -16,7 +16,7 @@ from shared.domain.errors import ForeaskError
 from shared.domain.ids import accepted_id, accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.vectors import Vectors
 from shared.domain.work import ChunkToIndex, EmbeddedChunk, Lease
-from shared.ledger.work.work import Work
+from shared.ledger.work.indexing import IndexWork
 from shared.vectors.hits import StoredVector
 from shared.vectors.index import Index
 
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 async def stored_vectors(
-    work: Work, index: Index, needed: Sequence[tuple[ChunkToIndex, Sequence[str]]]
+    work: IndexWork, index: Index, needed: Sequence[tuple[ChunkToIndex, Sequence[str]]]
 ) -> Mapping[Key, Vectors]:
     """Return existing vectors of the texts of chunks and of these questions, each of shape `(dimensions,)`.
 
@@ -73,7 +73,7 @@ def _add_points(
             points[point].add((chunk.lease, accepted.question))
 
 
-async def _embedded(work: Work, chunks: Sequence[ChunkToIndex]) -> Mapping[Lease, Sequence[EmbeddedChunk]]:
+async def _embedded(work: IndexWork, chunks: Sequence[ChunkToIndex]) -> Mapping[Lease, Sequence[EmbeddedChunk]]:
     if not chunks:
         return {}
     try:

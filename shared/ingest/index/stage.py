@@ -41,7 +41,7 @@ from shared.ingest.index.embedding_costs import EmbeddingCosts
 from shared.ingest.index.finish import Finisher
 from shared.ingest.index.reuse import stored_vectors
 from shared.ingest.index.writer import PointWriter
-from shared.ledger.work.work import Work
+from shared.ledger.work.indexing import IndexWork
 from shared.providers.embedding import Embedder, Input, Prefixes, embed_each, pack
 from shared.providers.limiter.limiter import Limiter
 from shared.vectors.index import Index
@@ -71,7 +71,7 @@ class Indexer:
     max_given: int
     request_inputs: int
     request_tokens: int
-    work: Work
+    work: IndexWork
     embedder: Embedder
     limiter: Limiter
     index: Index
@@ -146,7 +146,7 @@ class IndexStage(Stage[IndexBatch, Outcomes]):
 
     async def claim_suspect(self) -> list[IndexBatch]:
         served = await self._served_now()
-        chunks = await self._any.work.claim_to_index(1, embeddings=served, suspects=True) if served else []
+        chunks = await self._any.work.claim(1, embeddings=served, suspects=True) if served else []
         return [chunks] if chunks else []
 
     async def process(self, batch: IndexBatch, require_lease: Callable[[], None]) -> Outcomes:
@@ -170,7 +170,7 @@ class IndexStage(Stage[IndexBatch, Outcomes]):
     async def _claim(self, name: str, slots: int) -> list[IndexBatch]:
         if slots <= 0:
             return []
-        chunks = await self._any.work.claim_to_index(slots * BATCH_CHUNKS, embeddings=[name])
+        chunks = await self._any.work.claim(slots * BATCH_CHUNKS, embeddings=[name])
         is_full = len(chunks) == slots * BATCH_CHUNKS
         if len(self._indexers) > 1 and is_full:
             self._any.wakeups.wake("index")  # the share is full, which the drain notices only if all shares are
@@ -187,9 +187,9 @@ class IndexStage(Stage[IndexBatch, Outcomes]):
         indexed = [o for o in outcomes if isinstance(o, IndexOutcome)]
         changed = {o.chunk.document_id for o in indexed}
         if failed:
-            changed |= await self._any.work.settle_failed_indexing(failed)
+            changed |= await self._any.work.settle_failed(failed)
         if indexed:
-            await self._any.work.settle_indexed(indexed)
+            await self._any.work.settle(indexed)
         if any(o.chunk.text_only for o in indexed):
             self._any.wakeups.wake("generate")
         if changed and await self._any.finisher.finish(sorted(changed)):
@@ -210,14 +210,14 @@ class IndexStage(Stage[IndexBatch, Outcomes]):
         return {traceparent: _description(chunks) for traceparent, chunks in traced.items()}
 
     async def extend(self, leases: Sequence[Lease]) -> LeaseExtension:
-        return await self._any.work.extend("chunks", leases)
+        return await self._any.work.extend(leases)
 
     async def release(self, leases: Sequence[Lease], called: Sequence[Lease] = ()) -> None:
         del called
-        await self._any.work.release("chunks", leases, self._costs.of(leases))
+        await self._any.work.release(leases, self._costs.of(leases))
 
     async def expire(self, leases: Sequence[Lease]) -> None:
-        await self._any.work.release("chunks", leases, self._costs.of(leases), lost=True)
+        await self._any.work.release(leases, self._costs.of(leases), lost=True)
 
     def full(self) -> None:
         self._any.wakeups.wake("index")

@@ -35,7 +35,7 @@ from shared.ingest.options import IngestDefaults
 from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.work.pages import Pages, ReadPages
-from shared.ledger.work.work import Work, is_large
+from shared.ledger.work.parsing import ParseWork, is_large
 from shared.process.metrics import PARSE_SECONDS, timed
 from shared.storage.fetching import fetched
 from shared.storage.references import Originals
@@ -73,7 +73,7 @@ class ParseStage(Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAtte
     slots_of_tenant: int
     max_chunks: int
     defaults: IngestDefaults
-    work: Work
+    work: ParseWork
     sandbox: ParsingSandbox
     uploads: Uploads
     originals: Originals
@@ -86,7 +86,7 @@ class ParseStage(Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAtte
 
     async def claim(self, limit: int, held: Mapping[str, int]) -> list[DocumentToParse]:
         await self.uploads.require()
-        claimed = await self.work.claim_documents(limit, held=held, most=self.slots_of_tenant)
+        claimed = await self.work.claim(limit, held=held, most=self.slots_of_tenant)
         holding = Counter(held) + Counter(document.tenant for document in claimed)
         if claimed and len(claimed) < limit and max(holding.values()) >= self.slots_of_tenant:
             self.wakeups.wake("parse")  # another worker may have slots for this tenant
@@ -94,7 +94,7 @@ class ParseStage(Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAtte
 
     async def claim_suspect(self) -> list[DocumentToParse]:
         await self.uploads.require()
-        return await self.work.claim_documents(1, suspects=True)
+        return await self.work.claim(1, suspects=True)
 
     async def process(
         self, document: DocumentToParse, require_lease: Callable[[], None]
@@ -192,10 +192,10 @@ class ParseStage(Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAtte
     async def settle(self, outcomes: Sequence[ParseOutcome | PagesOutcome | FailedAttempt]) -> None:
         failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
         if failed:
-            await self.work.settle_failed_documents(failed)
+            await self.work.settle_failed(failed)
         parsed = [o for o in outcomes if isinstance(o, ParseOutcome)]
         if parsed:
-            await self.work.settle_parsed(parsed)
+            await self.work.settle(parsed)
             self.wakeups.wake("index")
         scanned = [o for o in outcomes if isinstance(o, PagesOutcome)]
         if scanned:
@@ -215,14 +215,14 @@ class ParseStage(Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAtte
         return {document.traceparent: self.describe(document)} if document.traceparent else {}
 
     async def extend(self, leases: Sequence[Lease]) -> LeaseExtension:
-        return await self.work.extend("documents", leases)
+        return await self.work.extend(leases)
 
     async def release(self, leases: Sequence[Lease], called: Sequence[Lease] = ()) -> None:
         del called
-        await self.work.release("documents", leases)
+        await self.work.release(leases)
 
     async def expire(self, leases: Sequence[Lease]) -> None:
-        await self.work.release("documents", leases, lost=True)
+        await self.work.release(leases, lost=True)
 
     def full(self) -> None:
         self.wakeups.wake("parse")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 from shared.domain.queues import WORK_QUEUES, WorkQueue
+from shared.ledger.budgets import fragments
 from shared.ledger.model import counters, states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
-from shared.ledger.work import claims
 
 _SHORTEST = timedelta(seconds=5)  # a rate over a shorter time is meaningless
 _OF_RATE = ("generate", "index")  # stages of chunks, whose rate is known
@@ -23,6 +24,7 @@ SQL = statements.load(
     page_counts=counters.of_tenant("pages"),
     chunk_counts=counters.of_tenant("chunks"),
 )
+DUE = statements.load(Path(__file__).with_name("claims_due.sql"), {**states.FRAGMENTS, **fragments.FRAGMENTS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +80,16 @@ class Backlogs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    async def due(self) -> list[WorkQueue]:
+        """Return the queues of stages with due work."""
+        (row,) = await self._database.rows(DUE.due)
+        return [queue for queue in WORK_QUEUES if row[queue]]
+
     async def survey(self) -> BacklogSurvey:
         """Count the rows of all tenants from counters, and find the longest waiting times."""
         async with self._database.begin() as connection:
             counted = (await connection.execute(SQL.all_rows)).all()
-            oldest = (await connection.execute(claims.DUE.oldest)).all()
+            oldest = (await connection.execute(DUE.oldest)).all()
         return BacklogSurvey(
             {(row.counted, row.state): row.rows for row in counted},
             {(row.stage, row.lane): row.age for row in oldest},

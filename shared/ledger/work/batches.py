@@ -31,8 +31,8 @@ from shared.ledger.model import rows, states
 from shared.ledger.model.collections import options_of
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Collided, Database, again_after_collision
-from shared.ledger.work import claims
-from shared.ledger.work.work import ClaimedChunks, book_outcomes, claim_chunks, end_calls, settle_generated
+from shared.ledger.work import generation
+from shared.ledger.work.generation import ClaimedChunks, book_outcomes, claim_chunks, end_calls, settle_generated
 
 # No process extends the leases of 50,000 lines. They end with their batch, which ends within two days; a lease that has
 # expired nevertheless is a lost one.
@@ -41,10 +41,13 @@ _ROUNDS = 2  # failures of a chunk's lines before its questions are generated li
 _SLICE = 1_000  # rows of one transaction
 _LIMIT_HOLDS = timedelta(days=1)  # a limit that a provider has named may have been raised since
 
+# Prefix of the holder of a line's lease; the id of its batch follows.
+LINE_HOLDER = "batch:"
+
 SQL = statements.load(
     __file__,
     {**states.FRAGMENTS, **fragments.FRAGMENTS},
-    lines_of_batches=f"'{claims.LINE_HOLDER}%'",
+    lines_of_batches=f"'{LINE_HOLDER}%'",
 )
 
 
@@ -161,7 +164,7 @@ class Batches:
             LeaseLost: another process has claimed the batch.
             Collided: workers leased the same content repeatedly.
         """
-        holder = f"{claims.LINE_HOLDER}{batch.id}"
+        holder = f"{LINE_HOLDER}{batch.id}"
         parameters = {"tenant": batch.tenant, "limit": min(limit, _SLICE), "worker": holder, "lease": _LINES_LEASE}
         try:
             async with self._database.begin() as connection:
@@ -169,7 +172,7 @@ class Batches:
                 claimed = await claim_chunks(
                     connection,
                     self._terms,
-                    claims.GENERATE.claim_to_batch,
+                    generation.CLAIMS.claim_to_batch,
                     parameters,
                     key_of=key_of,
                     reserve_of=reserve_of,

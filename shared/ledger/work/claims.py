@@ -1,4 +1,4 @@
-"""The statements that claim work: fair between tenants, uploads before bulk, suspects separately.
+"""Claims of work: fair between tenants, uploads before bulk, suspects separately.
 
 Every claim shares the free slots between the tenants with due work: the next slot is given to the tenant that holds
 the fewest relative to its weight. One tenant's million chunks therefore do not delay another's ten. Within a tenant,
@@ -12,43 +12,72 @@ suspect: only a drain without other work claims it. It either succeeds and is cl
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import RowMapping
 
 from shared.domain.poison import SUSPECT_AFTER
-from shared.ledger.budgets import fragments
-from shared.ledger.model import lanes, states
-from shared.ledger.postgres import statements
+from shared.domain.queues import WorkQueue
+from shared.ledger.model import states
+from shared.ledger.postgres.database import Database
+from shared.process import metrics
 
-# Prefix of the holder of a line's lease; the id of its batch follows.
-LINE_HOLDER = "batch:"
+FRAGMENTS = MappingProxyType({**states.FRAGMENTS, "suspect_after": str(SUSPECT_AFTER)})
 
 
-def is_called(arguments: str) -> str:
-    """Return the SQL condition that a call for a content runs for a version that was discarded meanwhile.
+class StageWork:
+    """The work of one worker in a stage: claims under a lease, and settlements that a stale claim cannot make.
 
-    An upload does not wait for the batch of a discarded version.
+    All times are taken from PostgreSQL's clock, never from a worker's. Every settlement names the fencing token of its
+    claim, and may be applied twice.
 
     Args:
-        arguments: alias of a chunk that needs the content, and the content's key.
+        database: the ledger.
+        worker: name of the process, for readers of the ledger.
+        lease: duration of a claim without extension.
+        weights: relative shares of tenants in the free slots; default 1.
     """
-    chunk, key = arguments.split()
-    return f"""EXISTS (
-        SELECT 1 FROM abandoned_calls b WHERE b.content_key = {key} AND b.due_at > now()
-          AND (NOT {lanes.is_interactive(chunk)}
-               OR NOT EXISTS (SELECT 1 FROM batch_lines l WHERE l.token = b.lease_token))
-        OFFSET 0)"""
+
+    def __init__(
+        self, database: Database, *, worker: str, lease: timedelta, weights: Mapping[str, float] | None = None
+    ) -> None:
+        self._database = database
+        self._worker = worker
+        self._weights = weights or {}
+        self.lease = lease
+
+    def _claim(
+        self,
+        limit: int,
+        *,
+        suspects: bool,
+        most: Mapping[str, int] = MappingProxyType({}),
+        most_of_others: int | None = None,
+    ) -> dict[str, Any]:
+        """Return the parameters of a claim.
+
+        Args:
+            limit: maximum number of rows.
+            suspects: whether to claim suspects only.
+            most: maximum number of rows that these tenants may hold.
+            most_of_others: maximum number of rows that every other tenant may hold; None is unlimited.
+        """
+        common = {"limit": limit, "worker": self._worker, "lease": self.lease}
+        if suspects:
+            return common
+        tenants = sorted({*self._weights, *most})
+        return common | {
+            "tenants": tenants,
+            "weights": [self._weights.get(tenant, 1) for tenant in tenants],
+            "most": [most.get(tenant) for tenant in tenants],
+            "most_of_others": most_of_others,
+        }
 
 
-_PLACEHOLDERS = {**states.FRAGMENTS, **fragments.FRAGMENTS, "suspect_after": str(SUSPECT_AFTER), "is_called": is_called}
-_FOLDER = Path(__file__).parent
-PARSE = statements.load(_FOLDER / "claims_parse.sql", _PLACEHOLDERS)
-READ = statements.load(_FOLDER / "claims_read.sql", _PLACEHOLDERS)
-GENERATE = statements.load(_FOLDER / "claims_generate.sql", _PLACEHOLDERS)
-INDEX = statements.load(_FOLDER / "claims_index.sql", _PLACEHOLDERS)
-DUE = statements.load(_FOLDER / "claims_due.sql", _PLACEHOLDERS)
-
-# The claim of ordinary work under False, and the claim of suspects under True.
-CLAIM_DOCUMENTS = {False: PARSE.claim_documents, True: PARSE.claim_suspect_documents}
-CLAIM_PAGES = {False: READ.claim_pages, True: READ.claim_suspect_pages}
-CLAIM_TO_GENERATE = {False: GENERATE.claim_to_generate, True: GENERATE.claim_suspects_to_generate}
-CLAIM_TO_INDEX = {False: INDEX.claim_to_index, True: INDEX.claim_suspects_to_index}
+def count_lost(stage: WorkQueue, claimed: Sequence[RowMapping]) -> None:
+    """Count claims of rows with lost leases; such a row stays marked until an attempt has ended."""
+    if lost := sum(row["lost_leases"] > 0 for row in claimed):
+        metrics.LEASES_LOST.labels(stage).inc(lost)

@@ -1,19 +1,22 @@
-"""Extension of leases, for all tables with work."""
+"""Extension and release of leases, for all tables with work."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
 from types import MappingProxyType
+from typing import Literal
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.work import Lease, LeaseExtension
-from shared.ledger.model import rows
+from shared.ledger.model import rows, states
 from shared.ledger.postgres import statements
 
-SQL = statements.load(__file__)
+SQL = statements.load(__file__, states.FRAGMENTS)
 _EXTEND = MappingProxyType({"documents": SQL.extend_documents, "chunks": SQL.extend_chunks, "pages": SQL.extend_pages})
+_RELEASE = MappingProxyType({"documents": SQL.release_documents, "chunks": SQL.release_chunks})
+_EXPIRE = MappingProxyType({"documents": SQL.expire_documents, "chunks": SQL.expire_chunks})
 
 
 async def extend(connection: AsyncConnection, table: str, leases: Sequence[Lease], lease: timedelta) -> LeaseExtension:
@@ -30,3 +33,15 @@ async def extend(connection: AsyncConnection, table: str, leases: Sequence[Lease
         extended=frozenset(row.lease_token for row in found if row.is_extended),
         locked=frozenset(row.lease_token for row in found if not row.is_extended),
     )
+
+
+async def release(
+    connection: AsyncConnection, table: Literal["documents", "chunks"], leases: Sequence[Lease], *, lost: bool
+) -> None:
+    """Release claims without an attempt: the rows are due at once. The next claim counts `lost` ones as lost."""
+    await connection.execute((_EXPIRE if lost else _RELEASE)[table], rows.lease_rows(leases))
+
+
+def all_expired_after(lease: timedelta) -> timedelta:
+    """Return the time after which every lease that is valid now has certainly expired."""
+    return lease * 2

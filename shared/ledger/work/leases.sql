@@ -52,3 +52,28 @@ WITH valid AS MATERIALIZED (
     UPDATE pages t SET due_at = now() + :lease FROM free f WHERE t.id = f.id AND t.version = f.version
 )
 SELECT v.lease_token, f.id IS NOT NULL AS is_extended FROM valid v LEFT JOIN free f USING (id, version)
+
+-- part: valid_leases
+-- The leases that still hold.
+FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint)
+WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
+
+-- name: release_documents
+-- End leases on documents without an attempt.
+-- plan: generic
+UPDATE documents t SET {RELEASE_DOCUMENT.sets}, due_at = now(), leased_by = NULL {valid_leases}
+
+-- name: release_chunks
+-- End leases on chunks without an attempt.
+-- plan: generic
+UPDATE chunks t SET due_at = now(), leased_by = NULL {valid_leases}
+
+-- name: expire_documents
+-- End leases on documents as if their worker had died: the next claim counts them as lost.
+-- plan: generic
+UPDATE documents t SET due_at = now() {valid_leases}
+
+-- name: expire_chunks
+-- End leases on chunks in the same way.
+-- plan: generic
+UPDATE chunks t SET due_at = now() {valid_leases}

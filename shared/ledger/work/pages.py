@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Self
 from uuid import UUID
 
@@ -25,16 +26,20 @@ from shared.ledger.model import rows, states
 from shared.ledger.model.decoding import decoded
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import AdvisoryLock, Collided, Database, again_after_collision, lock
-from shared.ledger.work import claims
+from shared.ledger.work import claims, failures
 from shared.ledger.work.leases import extend
-from shared.process import metrics
 
 _UNLIMITED = 2**31 - 1
 _SLICE_DOCUMENTS = 1_000  # documents of one transaction
 _SLICE_PAGES = 2_000
 _EXAMINED_PAGES = 100_000  # some 50 ms
 _HAS_TEXT = "EXISTS (SELECT 1 FROM page_texts t WHERE t.key = v.key OFFSET 0)"  # OFFSET 0: no table is read completely
-SQL = statements.load(__file__, states.FRAGMENTS, insert_state=states.INSERT_PAGE.target(_HAS_TEXT))
+SQL = statements.load(
+    __file__, {**states.FRAGMENTS, **failures.FRAGMENTS}, insert_state=states.INSERT_PAGE.target(_HAS_TEXT)
+)
+CLAIMS = statements.load(Path(__file__).with_name("claims_read.sql"), claims.FRAGMENTS)
+# The claim of ordinary work under False, and the claim of suspects under True.
+CLAIM_PAGES = {False: CLAIMS.claim_pages, True: CLAIMS.claim_suspect_pages}
 log = structlog.get_logger()
 
 
@@ -139,11 +144,10 @@ class Pages:
             await self._defer_limited()
         parameters = self._claim(limit, suspects=suspects) | {"languages": None if languages is None else [*languages]}
         try:
-            claimed = await self._claimed(claims.CLAIM_PAGES[suspects], parameters)
+            claimed = await self._claimed(CLAIM_PAGES[suspects], parameters)
         except exc.IntegrityError as error:
             raise Collided("another worker leased the same page", component="ledger") from error
-        if lost := sum(row["lost_leases"] > 0 for row in claimed):
-            metrics.LEASES_LOST.labels("read").inc(lost)
+        claims.count_lost("read", claimed)
         return decoded("read", rows.page_to_read, claimed)
 
     async def _claimed(self, claim: TextClause, parameters: Mapping[str, Any]) -> Sequence[RowMapping]:

@@ -82,15 +82,10 @@ WHERE p.key = ANY(CAST(:keys AS bytea[])) AND p.document_id = ANY(CAST(:document
   AND {SETTLE_READ.applies:p} AND EXISTS (SELECT 1 FROM page_texts t WHERE t.key = p.key OFFSET 0)
 
 -- name: fail_reading
--- Record failed attempts. An attempt that failed for external reasons proves nothing about the page: a suspect stays a
--- suspect.
+-- Record failed attempts.
 UPDATE pages p
 SET {FAIL_READING.sets:v.dead}, error = v.error, attempts = p.attempts + v.burned,
-    -- The last twenty failed attempts.
-    history = (CASE WHEN jsonb_array_length(p.history) < 20 THEN p.history ELSE p.history - 0 END)
-              || jsonb_build_object('at', now(), 'attempt', p.attempts + 1, 'error', v.error),
-    due_at = now() + make_interval(secs => v.after_seconds), leased_by = NULL,
-    lost_leases = CASE WHEN v.burned = 0 THEN p.lost_leases ELSE 0 END,
+    history = {history:p}, due_at = {next_attempt}, leased_by = NULL, lost_leases = {lost_leases:p},
     settled_at = CASE WHEN v.dead THEN now() END
 FROM jsonb_to_recordset(CAST(:rows AS jsonb))
     AS v(id uuid, token bigint, error text, dead boolean, after_seconds float, burned int)

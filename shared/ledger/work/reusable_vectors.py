@@ -33,7 +33,7 @@ class _Candidate:
 
 
 async def find(database: Database, chunks: Sequence[ChunkToIndex]) -> dict[Lease, list[EmbeddedChunk]]:
-    """Return the chunks with the same texts and existing points; see `Work.find_embedded`."""
+    """Return the chunks with the same texts and existing points; see `IndexWork.find_embedded`."""
     parameters = {"ids": list({chunk.document_id for chunk in chunks})}
     candidates = _candidates(chunks, await database.rows(SQL.versions_with_points, parameters))
     if not candidates:
