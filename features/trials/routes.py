@@ -41,7 +41,7 @@ from shared.http.strict_route import StrictRoute
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.model.collections import Collections
 from shared.providers.chat import ChatModel
-from shared.providers.limiter.models import LimitedChat
+from shared.providers.limiter.limited_chat import LimitedChat
 from shared.query.metering import MeteredChat
 from shared.services.api import ApiServices
 from shared.services.ingest import similarity_floor

@@ -18,13 +18,14 @@ from shared.domain.errors import ForeaskError, Transient, Unavailable
 from shared.ingest.generate.generator import requests
 from shared.ledger.postgres.revision import require_schema
 from shared.process.network import hosts_of
-from shared.providers.limiter.models import NEUTRAL, PING, neutral_request
+from shared.providers.limiter.limited_chat import NEUTRAL, neutral_request
+from shared.providers.limiter.limited_embedder import PING
 from shared.providers.limiter.pictures import NEUTRAL_PICTURE
 from shared.query.answer import prompts
 from shared.query.answer.answer import Passage
 from shared.services.parts import Parts
-from shared.services.providers import reranker_of
 from shared.services.query import is_extractive
+from shared.services.reranking import reranker_of
 from shared.settings import EMBEDDED_LLM
 
 _WITHIN = timedelta(seconds=10)

@@ -241,32 +241,32 @@ class Parts:
 
     @cached_property
     def chat(self) -> OpenAIChat:
-        from shared.services.providers import chat_of
+        from shared.services.llm import chat_of
 
         return chat_of(self.settings, self.stack)
 
     @cached_property
     def batch_api(self) -> BatchProvider:
-        from shared.services.providers import batch_api_of
+        from shared.services.llm import batch_api_of
 
         return batch_api_of(self.settings, self.stack)
 
     @cached_property
     def embedders(self) -> dict[str, OpenAIEmbedder]:
-        from shared.services.providers import embedders_of
+        from shared.services.embedders import embedders_of
 
         return embedders_of(self.settings, self.stack)
 
     @cached_property
     def llm_limiter(self) -> Limiter:
-        from shared.services.providers import llm_limiter_of
+        from shared.services.llm import llm_limiter_of
 
         return llm_limiter_of(self.settings, self.chat, self.stack)
 
     @cached_property
     def embedding_limiters(self) -> dict[str, Limiter]:
         """The limiter of each embedding's provider, by the embedding's name."""
-        from shared.services.providers import embedding_limiter_of
+        from shared.services.embedders import embedding_limiter_of
 
         return {
             name: embedding_limiter_of(self.settings, self.embeddings[name], embedder, self.stack)

@@ -10,8 +10,9 @@ from shared.ledger.documents.documents import Documents
 from shared.providers.batching import BatchingEmbedder
 from shared.providers.chat import ChatModel
 from shared.providers.embedding import Embedders
+from shared.providers.limiter.limited_chat import LimitedChat
+from shared.providers.limiter.limited_embedder import LimitedEmbedder
 from shared.providers.limiter.limiter import QUERY
-from shared.providers.limiter.models import LimitedChat, LimitedEmbedder
 from shared.providers.tokens import token_counter
 from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer, answer_floor
 from shared.query.calibrate.calibrator import Calibrator
@@ -19,7 +20,7 @@ from shared.query.metering import MeteredChat, MeteredEmbedder
 from shared.query.retrieve import Retriever
 from shared.query.rewrite import Rewriter
 from shared.services.parts import Parts
-from shared.services.providers import reranker_of
+from shared.services.reranking import reranker_of
 from shared.settings import EMBEDDED_LLM
 
 _REMEMBERED = 1_000  # questions: 1.5 MB with 384 dimensions, 12 MB with 3,072

@@ -29,8 +29,8 @@ from shared.providers.limiter.limiter import ProviderLimits, connect
 from shared.providers.limiter.script import LimiterScript, Terms
 from shared.services.features import Step, erased_tables
 from shared.services.ingest import slots_of_parser, slots_of_reader
+from shared.services.llm import llm_limits
 from shared.services.parts import Parts
-from shared.services.providers import llm_limits
 from shared.settings import Settings, require
 
 

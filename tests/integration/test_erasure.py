@@ -50,7 +50,7 @@ from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.leftovers import Leftovers
 from shared.maintenance.erasure_check import ErasureCheck, ErasureScope
 from shared.services.features import erased_tables
-from shared.services.providers import batch_api_of
+from shared.services.llm import batch_api_of
 from shared.settings import ApiKey
 from shared.vectors.index import Index
 from tests.conftest import Library

@@ -14,8 +14,8 @@ from shared.ingest.drain import Drain, DrainLimits
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.generation import GenerateWork
 from shared.providers.chat import OpenAIChat
+from shared.providers.limiter.limited_chat import NEUTRAL, LimitedChat
 from shared.providers.limiter.limiter import QUERY
-from shared.providers.limiter.models import NEUTRAL, LimitedChat
 from shared.providers.provider import Provider
 from shared.services import build
 from tests.support.api import calling, work

@@ -16,8 +16,9 @@ from shared.domain.errors import Unavailable
 from shared.domain.rates import Rates, Window
 from shared.providers.chat import ChatRequest, Message, OpenAIChat
 from shared.providers.embedding import OpenAIEmbedder
+from shared.providers.limiter.limited_chat import NEUTRAL, LimitedChat
+from shared.providers.limiter.limited_embedder import PING, LimitedEmbedder
 from shared.providers.limiter.limiter import Limiter, ProviderLimits
-from shared.providers.limiter.models import NEUTRAL, PING, LimitedChat, LimitedEmbedder
 from shared.providers.limiter.script import Timing
 from shared.providers.provider import Provider
 from tests.support.api import work
@@ -95,7 +96,7 @@ async def is_free(limiter: Limiter) -> bool:
 
 
 @guards(
-    "shared/providers/limiter/models.py",
+    "shared/providers/limiter/limited_chat.py",
     "call.took(completion.usage.prompt_tokens, completion.usage.completion_tokens)",
     "pass",
     means="a reply counts as many tokens as were reserved for it",

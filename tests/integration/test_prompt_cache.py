@@ -9,7 +9,7 @@ from shared.domain.collections import CollectionOptions
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.costs import Costs
 from shared.providers.chat import OpenAIChat
-from shared.providers.limiter.models import NEUTRAL
+from shared.providers.limiter.limited_chat import NEUTRAL
 from shared.services import build
 from tests.support.api import as_tenant, calling, with_keys, work
 

@@ -35,12 +35,14 @@ from shared.ingest.generate.types import GenerationOptions
 from shared.ledger.documents.dead_letters import DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.providers.embedding import Input, embed_each
+from shared.providers.limiter.limited_chat import LimitedChat
+from shared.providers.limiter.limited_embedder import LimitedEmbedder
 from shared.providers.limiter.limiter import INGEST, QUERY, MaxWait
-from shared.providers.limiter.models import LimitedChat, LimitedEmbedder
 from shared.query.answer.answer import Answer, Passage
 from shared.query.answer.generative import GenerativeAnswerer
 from shared.services import build
-from shared.services.providers import chat_of, embedder_of, embedding_limiter_of, llm_limiter_of
+from shared.services.embedders import embedder_of, embedding_limiter_of
+from shared.services.llm import chat_of, llm_limiter_of
 from tests.conftest import Library
 from tests.support.api import calling, work
 from tests.support.emptying import use_own_collections
@@ -440,7 +442,7 @@ async def test_batch_lines_omit_fields_that_live_call_refused(services, server, 
 
 
 @guards(
-    "shared/providers/limiter/models.py",
+    "shared/providers/limiter/limited_chat.py",
     "if failures > len(_PAUSES_OF_TEXT):",
     "if False:",
     means="a text on which a model always fails is sent eight times, and its neutral call as often",

@@ -21,8 +21,9 @@ from shared.domain.errors import FailsOnText, Misconfigured, Permanent, RateLimi
 from shared.providers.batching import BatchingEmbedder
 from shared.providers.chat import ChatRequest, Message, OpenAIChat
 from shared.providers.embedding import OpenAIEmbedder, embed_each
+from shared.providers.limiter.limited_chat import NEUTRAL, LimitedChat
+from shared.providers.limiter.limited_embedder import PING, LimitedEmbedder
 from shared.providers.limiter.limiter import INGEST, QUERY, Limiter, ProviderLimits
-from shared.providers.limiter.models import NEUTRAL, PING, LimitedChat, LimitedEmbedder
 from shared.providers.provider import Provider
 from tests.support.elapsed import age_limits
 from tests.support.planted import guards
@@ -199,7 +200,7 @@ UNSUPPORTED = {
 
 
 @guards(
-    "shared/providers/limiter/models.py",
+    "shared/providers/limiter/limited_chat.py",
     "return replace(request, messages=messages, fixed_chars=0, picture=None)",
     "return NEUTRAL",
     means="an unsupported option makes dead letters, because the neutral call does not have it",

@@ -33,7 +33,9 @@ from foreask_evaluation.vectors import CachedEmbedder
 from shared.process.hardening import private_files
 from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer, answer_floor
 from shared.query.rewrite import Rewriter
-from shared.services.providers import chat_of, embedder_of, reranker_of
+from shared.services.embedders import embedder_of
+from shared.services.llm import chat_of
+from shared.services.reranking import reranker_of
 from shared.settings import EMBEDDED_LLM, Settings
 from shared.vectors.index import Index
 

@@ -26,8 +26,8 @@ from shared.ingest.options import IngestDefaults
 from shared.ledger.work.generation import GenerateWork
 from shared.providers.chat import ChatModel
 from shared.providers.limiter.endings import USABLE
+from shared.providers.limiter.limited_chat import LimitedChat
 from shared.providers.limiter.limiter import FLEX, INGEST, Limiter, MaxWait
-from shared.providers.limiter.models import LimitedChat
 
 
 def _held() -> None:

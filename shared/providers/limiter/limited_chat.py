@@ -1,10 +1,9 @@
-"""Models whose calls respect the shared limits."""
+"""A language model whose calls respect the shared limits."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -12,22 +11,17 @@ from functools import partial
 
 import orjson
 
-from shared.domain.errors import FailsOnText, Misconfigured, Transient
-from shared.domain.vectors import Vectors
+from shared.domain.errors import FailsOnText, Transient
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
-from shared.providers.embedding import Billing, Embedder, Input, Prefixes, estimated_tokens, free
 from shared.providers.limiter.judge import Neutral
 from shared.providers.limiter.limiter import INGEST, Call, Limiter, MaxWait
 from shared.providers.limiter.pictures import NEUTRAL_PICTURE
 from shared.providers.limiter.script import CallKind
 
-PING = Input("ping")
 NEUTRAL = ChatRequest((Message("user", "Reply with OK."),), max_tokens=16)  # quotes no document
 
-_REPEATS_SECONDS = (0.2, 1.0)  # pauses before a text on which the provider fails is sent again
 # Shortest pauses after the first failures of a chat model on a text, if it answers others; the next one is final.
 _PAUSES_OF_TEXT = (timedelta(seconds=5), timedelta(seconds=20))
-_SIZE_PAUSE = timedelta(seconds=30)
 _FILLER = "The quick brown fox jumps over the lazy dog. "  # makes a neutral call as long as another call
 _USUAL_SIZE, _SIZE_STEP = 5_000, 1_000  # bytes of a request for a chunk, and steps in which neutral calls grow
 
@@ -125,63 +119,6 @@ class LimitedChat:
         is_plain = call.messages == NEUTRAL.messages and options == [None, None, None]
         make = partial((self.neutral or self.chat).complete, call)
         return Neutral(form, make, self.max_wait.kind, call.prompt_tokens, call.max_tokens, is_plain=is_plain)
-
-
-@dataclass(slots=True)
-class LimitedEmbedder:
-    """An `Embedder` that waits for a grant before each request. One request may contain the texts of many tenants."""
-
-    embedder: Embedder
-    limiter: Limiter
-    tenant: str = ""
-    max_wait: MaxWait = INGEST
-    seen: int | None = None
-
-    @property
-    def name(self) -> str:
-        return self.embedder.name
-
-    @property
-    def prefixes(self) -> Prefixes:
-        return self.embedder.prefixes
-
-    async def dimensions(self) -> int:
-        if self.seen is None:
-            await self.embed([PING])
-        assert self.seen is not None
-        return self.seen
-
-    async def embed(self, texts: Sequence[Input], billed: Billing = free) -> Vectors:
-        """Embed texts; a single text on which the provider fails is sent again before it is the cause."""
-        for pause in _REPEATS_SECONDS:
-            try:
-                return await self._embed(texts, billed)
-            except FailsOnText:
-                if len(texts) > 1:
-                    raise
-            await asyncio.sleep(pause)
-        return await self._embed(texts, billed)
-
-    async def _embed(self, texts: Sequence[Input], billed: Billing) -> Vectors:
-        ping = partial(self._of_same_size, [PING])
-        of_batch = len(texts) > 1
-        neutral = Neutral(None, ping, self.max_wait.kind, 1, 0, is_plain=True, is_of_batch=of_batch)
-        tokens = sum(map(estimated_tokens, texts))
-        async with self.limiter.call(self.tenant, tokens, 0, self.max_wait, neutral):
-            return await self._of_same_size(texts, billed)
-
-    async def _of_same_size(self, texts: Sequence[Input], billed: Billing = free) -> Vectors:
-        vectors = await self.embedder.embed(texts, billed)
-        size = vectors.shape[1]
-        if self.seen not in {None, size}:
-            raise Misconfigured(
-                f"the embedding model {self.name} returns {size} dimensions now, and returned {self.seen} before: its"
-                " server has another model under this name",
-                component="embedding",
-                retry_after=_SIZE_PAUSE,
-            )
-        self.seen = size
-        return vectors
 
 
 def neutral_request(request: ChatRequest) -> ChatRequest:
