@@ -59,7 +59,7 @@ def test_random_worker_kills_lose_nothing(fleet, provider, start_scenario, scale
 )
 @guards(
     "shared/ledger/work/generation.py",
-    "await connection.execute(SQL.insert_completions, rows.generated_rows(paid))",
+    "await connection.execute(SQL.insert_completions, generated_rows(paid))",
     "pass",
     means="a paid reply is not stored at the commit",
     case="after its commit",

@@ -14,7 +14,8 @@ from shared.domain.tiers import Tier
 from shared.domain.usage import Cost, Usage
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents
-from shared.ledger.work.costs import Costs, record
+from shared.ledger.work.attempt_costs import record
+from shared.ledger.work.costs import Costs
 from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.indexing import IndexWork
 from shared.ledger.work.leftovers import Leftovers

@@ -7,7 +7,7 @@ from shared.domain.jobs import JobState
 from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.jobs import Jobs
-from shared.ledger.model import rows
+from shared.ledger.model.rows import parsing
 from tests.conftest import Library
 from tests.integration.test_builds import run
 from tests.support.api import work
@@ -31,7 +31,7 @@ NEW_CHUNKS = """
 @pytest.fixture
 def older(monkeypatch):
     """Make all readers older until it is called."""
-    monkeypatch.setattr(rows, "reader_of", lambda _: "plain 0")
+    monkeypatch.setattr(parsing, "reader_of", lambda _: "plain 0")
     monkeypatch.setattr(readers, "FAILED", "failed 0")
     return monkeypatch.undo
 

@@ -16,7 +16,7 @@ from shared.domain.states import ChunkState, DocumentState
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
-from shared.ledger.model.rows import QUESTIONS
+from shared.ledger.model.rows.questions import QUESTIONS
 from shared.ledger.work.indexing import IndexWork
 from shared.ledger.work.parsing import ParseWork
 from shared.query.retrieve import Query

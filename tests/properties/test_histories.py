@@ -39,7 +39,7 @@ from shared.ledger.documents.submission import Submission
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.counters import Counters
-from shared.ledger.model.rows import QUESTIONS
+from shared.ledger.model.rows.questions import QUESTIONS
 from shared.ledger.work.backlog import Backlogs
 from shared.providers.embedding import OpenAIEmbedder
 from tests.support.cleaning import clean

@@ -15,9 +15,9 @@ from itertools import count
 from typing import Any
 
 import shared.ingest.generate.stage
-import shared.ledger.model.rows
 import shared.ledger.sources.listings
 import shared.ledger.work.batches
+import shared.ledger.work.generation
 from features.verification.comparison import Verification
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.sources.listings import Listings
@@ -54,7 +54,7 @@ POINTS = {
     "before the end of a sync": KillPoint("parse", Listings, "finish", before=True),
     "after the claim": KillPoint("generate", GenerateWork, "claim"),
     "after the answer": KillPoint("generate", shared.ingest.generate.stage, "generate_questions"),
-    "within its transaction": KillPoint("generate", shared.ledger.model.rows, "generated_rows"),
+    "within its transaction": KillPoint("generate", shared.ledger.work.generation, "generated_rows"),
     "after its commit": KillPoint("generate", GenerateWork, "settle"),
     "after the plan of a batch": KillPoint("generate", Batches, "fill"),
     "before the upload of a batch": KillPoint("generate", BatchProvider, "upload", before=True),

@@ -61,13 +61,13 @@ MIGRATIONS = (
 ADDITIONS = (
     # a value of a collection's options
     (
-        "shared/ledger/model/collections.py",
+        "shared/ledger/model/collection_options.py",
         "return {name: value for name, value in dataclasses.asdict(options).items() if value is not None}",
         "return {n: v for n, v in dataclasses.asdict(options).items() if v is not None} | {'added': 'next'}",
     ),
     # a value of a chunk's content
     (
-        "shared/ledger/model/rows.py",
+        "shared/ledger/model/rows/parsing.py",
         '"content": chunk.content.as_json(),',
         '"content": chunk.content.as_json() | {"added": "next"},',
     ),

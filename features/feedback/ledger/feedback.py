@@ -20,7 +20,7 @@ from shared.domain.questions import plain
 from shared.domain.states import AcceptedState
 from shared.ledger.documents import accepted_questions, build_sync, chunk_matching
 from shared.ledger.model import states
-from shared.ledger.model.rows import QUESTIONS, passed_questions
+from shared.ledger.model.rows.questions import QUESTIONS, passed_questions
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
 

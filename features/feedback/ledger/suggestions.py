@@ -17,7 +17,7 @@ from sqlalchemy import RowMapping
 from features.feedback.domain import Suggestion
 from shared.domain.questions import plain
 from shared.ledger.model import states
-from shared.ledger.model.rows import QUESTIONS, passed_questions
+from shared.ledger.model.rows.questions import QUESTIONS, passed_questions
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 

@@ -28,7 +28,7 @@ from shared.domain.usage import Usage
 from shared.domain.work import ChunkToGenerate
 from shared.ledger.budgets import fragments
 from shared.ledger.model.estimated import unmarked
-from shared.ledger.model.rows import as_json
+from shared.ledger.model.rows.encoding import as_json
 from shared.ledger.postgres import statements
 
 SQL = statements.load(__file__, fragments.FRAGMENTS, no_price=str(NO_PRICE))

@@ -24,7 +24,8 @@ from shared.ledger.builds import comparison
 from shared.ledger.documents import build_sync, versions
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import counters, states
-from shared.ledger.model.collections import Collections, collection_of, options_json, options_of
+from shared.ledger.model.collection_options import options_json, options_of
+from shared.ledger.model.collections import Collections, collection_of
 from shared.ledger.model.decoding import decoded
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision

@@ -13,7 +13,7 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.estimates import BilledChunk, Estimate, Spent, StoredChunk, StoredEstimate
 from shared.domain.usage import Usage
 from shared.ledger.model import states
-from shared.ledger.model.collections import options_of
+from shared.ledger.model.collection_options import options_of
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 

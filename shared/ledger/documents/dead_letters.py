@@ -21,7 +21,7 @@ from shared.domain.errors import NotFound
 from shared.domain.lanes import Lane
 from shared.ledger.documents import build_sync, versions
 from shared.ledger.model import states
-from shared.ledger.model.rows import attempts
+from shared.ledger.model.rows.attempts import attempts_of
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
@@ -213,7 +213,7 @@ async def _get(connection: AsyncConnection, tenant: str, letter_id: UUID) -> Dea
     row = (await connection.execute(SQL.page, parameters)).mappings().one_or_none()
     if row is None:
         raise NotFound(f"There is no dead letter {letter_id}. GET /v1/dead-letters lists the dead letters.")
-    return dataclasses.replace(_letter(row), history=attempts(row["history"]))
+    return dataclasses.replace(_letter(row), history=attempts_of(row["history"]))
 
 
 async def _require_target(connection: AsyncConnection, tenant: str, choice: Choice) -> None:

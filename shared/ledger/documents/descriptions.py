@@ -20,9 +20,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.documents import DescribedVersion, Description
 from shared.ledger.model import states
-from shared.ledger.model.collections import options_of
+from shared.ledger.model.collection_options import options_of
 from shared.ledger.model.decoding import decoded
-from shared.ledger.model.rows import as_json
+from shared.ledger.model.rows.encoding import as_json
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 

@@ -37,7 +37,8 @@ from shared.ledger.documents.open_jobs import open_job
 from shared.ledger.documents.shown_documents import Changes, with_progress
 from shared.ledger.documents.submission import Submission
 from shared.ledger.model import counters, states
-from shared.ledger.model.collections import being_erased, collection_of, options_of
+from shared.ledger.model.collection_options import options_of
+from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.model.lanes import lane_of
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision

@@ -16,7 +16,8 @@ from shared.domain.questions import Acceptance, QuestionDetail, QuestionSource
 from shared.domain.states import AcceptedState, ChunkState
 from shared.domain.usage import BilledCalls
 from shared.ledger.model import states
-from shared.ledger.model.rows import QUESTIONS, attempts, usage_by_tier
+from shared.ledger.model.rows.attempts import attempts_of, usage_by_tier
+from shared.ledger.model.rows.questions import QUESTIONS
 from shared.ledger.postgres import statements
 
 _LAST = 2**31 - 1  # PostgreSQL's integer
@@ -97,7 +98,7 @@ def _detail(row: RowMapping) -> ChunkDetail:
         content=ChunkContent.from_json(row["content"]),
         state=ChunkState(row["state"]),
         error=row["error"],
-        history=attempts(row["history"]),
+        history=attempts_of(row["history"]),
         usage=BilledCalls(usage_by_tier(row), row["calls"]),
         questions=(*_own(row), *_of_users(row)),
     )

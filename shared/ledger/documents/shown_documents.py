@@ -17,7 +17,7 @@ from shared.domain.readers import is_outdated
 from shared.domain.states import DocumentState
 from shared.ledger.documents import listing
 from shared.ledger.model import states, tier_tokens
-from shared.ledger.model.rows import usage_by_tier
+from shared.ledger.model.rows.attempts import usage_by_tier
 from shared.ledger.postgres import statements
 
 # The columns of a document `d` with the content `v` of its newest version.

@@ -18,7 +18,7 @@ from shared.domain.documents import Version
 from shared.domain.work import POINTS_STAY
 from shared.ledger.documents import accepted_questions
 from shared.ledger.model import states
-from shared.ledger.model.rows import version_rows
+from shared.ledger.model.rows.versions import version_rows
 from shared.ledger.postgres import alone, statements
 from shared.ledger.postgres.database import Database
 

@@ -16,9 +16,9 @@ from shared.domain.collections import Collection, CollectionOptions, Damage, Dam
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import FilterableField, with_more
 from shared.domain.index_location import IndexNames
-from shared.domain.stored import known_fields
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import counters, states
+from shared.ledger.model.collection_options import options_json, options_of
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
@@ -238,13 +238,3 @@ async def _set_options(connection: AsyncConnection, locked: RowMapping, options:
 def _options_text(options: CollectionOptions, present: tuple[FilterableField, ...]) -> str:
     """Return options as JSON, with their fields added to the present ones."""
     return json.dumps(options_json(dataclasses.replace(options, filterable=with_more(present, options.filterable))))
-
-
-def options_of(value: Mapping[str, Any]) -> CollectionOptions:
-    fields = tuple((name, kind) for name, kind in value.get("filterable", ()))
-    known = known_fields(value, CollectionOptions.__dataclass_fields__)
-    return CollectionOptions(**known | {"filterable": fields})
-
-
-def options_json(options: CollectionOptions) -> dict[str, Any]:
-    return {name: value for name, value in dataclasses.asdict(options).items() if value is not None}

@@ -27,8 +27,10 @@ from shared.domain.work import ChunkToGenerate
 from shared.ledger.budgets import fragments
 from shared.ledger.budgets.holds import Bill
 from shared.ledger.ledger import StoreTerms
-from shared.ledger.model import rows, states
-from shared.ledger.model.collections import options_of
+from shared.ledger.model import states
+from shared.ledger.model.collection_options import options_of
+from shared.ledger.model.rows.attempts import lease_of, usage_by_tier
+from shared.ledger.model.rows.batches import failed_line_rows, planned_rows
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Collided, Database, again_after_collision
 from shared.ledger.work import generation
@@ -179,7 +181,7 @@ class Batches:
                 )
                 lines = [line_of(chunk) for chunk in claimed.chunks]
                 if lines:
-                    added = rows.planned_rows(lines) | {"bytes": sum(line.bytes for line in lines)}
+                    added = planned_rows(lines) | {"bytes": sum(line.bytes for line in lines)}
                     await connection.execute(SQL.insert_lines, _held(batch) | added)
         except exc.IntegrityError as error:
             raise Collided("a worker leased the same content", component="ledger") from error
@@ -399,7 +401,7 @@ async def _settle_lines(
     tokens += [lease.token for lease in failed]
     await settle_generated(connection, outcomes)
     if failed:
-        await connection.execute(SQL.move_to_live, rows.failed_line_rows(failed, live) | {"rounds": _ROUNDS})
+        await connection.execute(SQL.move_to_live, failed_line_rows(failed, live) | {"rounds": _ROUNDS})
     await connection.execute(SQL.delete_lines, {"id": batch.id, "tokens": tokens})
 
 
@@ -438,9 +440,9 @@ def _content(row: RowMapping) -> LineContent:
 
 
 def _sent(row: RowMapping, tenant: str) -> SentLine:
-    by_tier = rows.usage_by_tier(row)
+    by_tier = usage_by_tier(row)
     return SentLine(
-        lease=rows.lease(row),
+        lease=lease_of(row),
         document_id=row["document_id"],
         tenant=tenant,
         collection_id=row["collection_id"],

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any, Self
 from uuid import UUID
 
 from sqlalchemy import Row
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.budgets import NO_TERMS, BudgetTerms
 from shared.domain.tiers import Tier
-from shared.domain.usage import Cost, CostKind, Usage
+from shared.domain.usage import CostKind, Usage
 from shared.ledger.budgets import holds
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model.estimated import unmarked
-from shared.ledger.model.rows import cost_rows
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
@@ -139,10 +137,3 @@ def _sums(row: Row[Any]) -> dict[str, Any]:
     model, is_estimated = unmarked(row.model)
     usage = Usage(row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.cache_write_tokens)
     return {"model": model, "tier": Tier(row.tier), "usage": usage, "calls": row.calls, "is_estimated": is_estimated}
-
-
-async def record(connection: AsyncConnection, costs: Iterable[Cost | None]) -> None:
-    """Record the costs of attempts in the transaction of their settlement, even if it is rejected as late."""
-    recorded = [cost for cost in costs if cost is not None]
-    if recorded:
-        await connection.execute(SQL.insert, cost_rows(recorded))

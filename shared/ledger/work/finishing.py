@@ -11,7 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.work import HiddenVersion
 from shared.ledger.documents import accepted_questions, build_sync, versions
-from shared.ledger.model import rows, states
+from shared.ledger.model import states
+from shared.ledger.model.rows.versions import version_rows
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
 from shared.ledger.work import document_events
@@ -73,7 +74,7 @@ async def _show(
     """Make complete versions of locked documents live; return the hidden ones, and the documents that moved."""
     if not ids:
         return [], []
-    visible = rows.version_rows([(each.document_id, each.version) for each in shown])
+    visible = version_rows([(each.document_id, each.version) for each in shown])
     moved = (await connection.execute(SQL.show, visible | {"ids": ids})).all()
     if replaced := [row.id for row in moved if row.replaces]:
         await versions.supersede(connection, replaced, were_live=True)

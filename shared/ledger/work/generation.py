@@ -22,11 +22,13 @@ from shared.domain.work import ChunkToGenerate, Lease, LeaseExtension, PaidReply
 from shared.ledger.budgets import fragments, holds
 from shared.ledger.budgets.holds import Bill
 from shared.ledger.ledger import StoreTerms
-from shared.ledger.model import lanes, rows, states
+from shared.ledger.model import lanes, states
 from shared.ledger.model.decoding import decoded
+from shared.ledger.model.rows.attempts import failure_rows, replies_of
+from shared.ledger.model.rows.generation import chunk_to_generate, generated_rows, key_rows, reply_rows
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Collided, Database, again_after_collision
-from shared.ledger.work import claims, costs, document_events, failures, leases, paid_contents
+from shared.ledger.work import attempt_costs, claims, document_events, failures, leases, paid_contents
 from shared.ledger.work.claims import StageWork
 
 NO_LIMITS = Rates()
@@ -185,9 +187,9 @@ class GenerateWork(StageWork):
         fits = True
         async with self._database.begin() as connection:
             cost = generate_cost(chunk, following.model, usage, calls, tier, is_estimated=is_estimated)
-            row = rows.reply_rows(chunk, replies, usage, calls, with_cost(chunk.by_tier, cost))
+            row = reply_rows(chunk, replies, usage, calls, with_cost(chunk.by_tier, cost))
             held = (await connection.execute(SQL.keep_replies, row)).scalars().all()
-            await costs.record(connection, [cost])
+            await attempt_costs.record(connection, [cost])
             if chunk.reserve is not None:
                 bill = _bill(chunk.lease.token, cost)
                 fits = await holds.renew(connection, self._terms, bill, following if held else None)
@@ -261,7 +263,7 @@ async def claim_chunks(
     `parameters["worker"]` is the holder of the leases: a worker or a batch.
     """
     claimed = (await connection.execute(statement, parameters)).mappings().all()
-    chunks = decoded("generate", rows.chunk_to_generate, claimed)
+    chunks = decoded("generate", chunk_to_generate, claimed)
     taken = await _set_keys(connection, chunks, key_of) if key_of else []
     keys = [chunk.content_key for chunk in [*chunks, *taken]]
     paid = await _settle_paid_before(connection, keys, parameters["worker"])
@@ -302,13 +304,13 @@ async def settle_generated(connection: AsyncConnection, outcomes: Sequence[Gener
     paid = [o for o in outcomes if isinstance(o, GenerateOutcome)]
     failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
     if paid:
-        await connection.execute(SQL.insert_completions, rows.generated_rows(paid))
-        await connection.execute(SQL.settle_paid, rows.generated_rows(paid))
+        await connection.execute(SQL.insert_completions, generated_rows(paid))
+        await connection.execute(SQL.settle_paid, generated_rows(paid))
         keys = [p.chunk.content_key for p in paid]
         await connection.execute(SQL.settle_same_content, {"keys": keys, "limit": _MOST_TWINS})
     if failed:
-        await connection.execute(SQL.fail_generating, rows.failure_rows(failed))
-    await costs.record(connection, [o.cost for o in outcomes])
+        await connection.execute(SQL.fail_generating, failure_rows(failed))
+    await attempt_costs.record(connection, [o.cost for o in outcomes])
     await document_events.touch(connection, [o.chunk.document_id for o in paid])
 
 
@@ -343,10 +345,10 @@ async def _set_keys(
     if not changed:
         return []
     await paid_contents.hold(connection, [key for _, key in changed])
-    found = {row.token: row for row in await connection.execute(SQL.set_keys, rows.key_rows(changed))}
+    found = {row.token: row for row in await connection.execute(SQL.set_keys, key_rows(changed))}
     keys = {chunk.lease.token: key for chunk, key in changed}
     renewed = [
-        replace(chunk, content_key=keys[token], replies=rows.replies(found[token].replies)) if token in found else chunk
+        replace(chunk, content_key=keys[token], replies=replies_of(found[token].replies)) if token in found else chunk
         for chunk in chunks
         for token in [chunk.lease.token]
     ]

@@ -14,11 +14,13 @@ from shared.domain.usage import Cost
 from shared.domain.work import ChunkToIndex, EmbeddedChunk, Lease, LeaseExtension
 from shared.ledger.documents import accepted_questions
 from shared.ledger.ledger import StoreTerms
-from shared.ledger.model import rows, states
+from shared.ledger.model import states
 from shared.ledger.model.decoding import decoded
+from shared.ledger.model.rows.attempts import failure_rows
+from shared.ledger.model.rows.indexing import chunk_to_index, indexed_rows, written_rows
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
-from shared.ledger.work import claims, costs, document_events, failures, leases, reusable_vectors
+from shared.ledger.work import attempt_costs, claims, document_events, failures, leases, reusable_vectors
 from shared.ledger.work.claims import StageWork
 from shared.ledger.work.leftovers import sweep_late
 
@@ -78,7 +80,7 @@ class IndexWork(StageWork):
         await self._database.settlements_first()
         claimed = await self._database.rows(_CLAIM[suspects], parameters)
         claims.count_lost("index", claimed)
-        return decoded("index", rows.chunk_to_index, claimed)
+        return decoded("index", chunk_to_index, claimed)
 
     async def find_embedded(self, chunks: Sequence[ChunkToIndex]) -> dict[Lease, list[EmbeddedChunk]]:
         """Find chunks with the same texts and existing points, in other builds and versions of the same documents.
@@ -98,11 +100,11 @@ class IndexWork(StageWork):
         """
         async with self._database.begin() as connection:
             await accepted_questions.hold_documents(connection, outcomes)
-            await costs.record(connection, [o.cost for o in outcomes])
+            await attempt_costs.record(connection, [o.cost for o in outcomes])
             texts = [o.chunk for o in outcomes if o.chunk.text_only]
             whole = [o for o in outcomes if not o.chunk.text_only]
-            changed = list((await connection.execute(SQL.settle_text, rows.written_rows(texts))).all()) if texts else []
-            changed += (await connection.execute(SQL.settle_indexed, rows.indexed_rows(whole))).all() if whole else []
+            changed = list((await connection.execute(SQL.settle_text, written_rows(texts))).all()) if texts else []
+            changed += (await connection.execute(SQL.settle_indexed, indexed_rows(whole))).all() if whole else []
             held = {(row.id, row.version) for row in changed}
             settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) in held]
             stale = [o.chunk for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) not in held]
@@ -122,12 +124,12 @@ class IndexWork(StageWork):
         An attempt whose claim has expired may have written some points before it failed: they are swept.
         """
         async with self._database.begin() as connection:
-            held = (await connection.execute(SQL.fail_indexing, rows.failure_rows(failures))).all()
+            held = (await connection.execute(SQL.fail_indexing, failure_rows(failures))).all()
             documents, tokens = {row.document_id for row in held}, {row.lease_token for row in held}
             stale = [f.chunk for f in failures if f.chunk is not None and f.lease.token not in tokens]
             await accepted_questions.delete_late_points(connection, stale)
             await sweep_late(connection, self.lease, stale)
-            await costs.record(connection, [f.cost for f in failures])
+            await attempt_costs.record(connection, [f.cost for f in failures])
             await accepted_questions.mark_waiting(
                 connection, [f.lease.id for f in failures if isinstance(f.decision, Dead)]
             )
@@ -148,5 +150,5 @@ class IndexWork(StageWork):
             lost: whether they count as lost, because the chunk itself may have been the reason.
         """
         async with self._database.begin() as connection:
-            await costs.record(connection, spent)
+            await attempt_costs.record(connection, spent)
             await leases.release(connection, "chunks", held, lost=lost)

@@ -10,7 +10,8 @@ from typing import Literal
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.work import Lease, LeaseExtension
-from shared.ledger.model import rows, states
+from shared.ledger.model import states
+from shared.ledger.model.rows.attempts import lease_rows
 from shared.ledger.postgres import statements
 
 SQL = statements.load(__file__, states.FRAGMENTS)
@@ -28,7 +29,7 @@ async def extend(connection: AsyncConnection, table: str, leases: Sequence[Lease
         leases: the leases.
         lease: time until they expire.
     """
-    found = (await connection.execute(_EXTEND[table], rows.lease_rows(leases) | {"lease": lease})).all()
+    found = (await connection.execute(_EXTEND[table], lease_rows(leases) | {"lease": lease})).all()
     return LeaseExtension(
         extended=frozenset(row.lease_token for row in found if row.is_extended),
         locked=frozenset(row.lease_token for row in found if not row.is_extended),
@@ -39,7 +40,7 @@ async def release(
     connection: AsyncConnection, table: Literal["documents", "chunks"], leases: Sequence[Lease], *, lost: bool
 ) -> None:
     """Release claims without an attempt: the rows are due at once. The next claim counts `lost` ones as lost."""
-    await connection.execute((_EXPIRE if lost else _RELEASE)[table], rows.lease_rows(leases))
+    await connection.execute((_EXPIRE if lost else _RELEASE)[table], lease_rows(leases))
 
 
 def all_expired_after(lease: timedelta) -> timedelta:

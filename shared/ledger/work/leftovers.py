@@ -12,7 +12,8 @@ from shared.domain.documents import DeletableDocument
 from shared.domain.work import POINTS_STAY, ChunkToIndex, Sweep
 from shared.ledger.documents import versions
 from shared.ledger.ledger import StoreTerms
-from shared.ledger.model import rows, states
+from shared.ledger.model import states
+from shared.ledger.model.rows.indexing import late_rows
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 from shared.ledger.work.leases import all_expired_after
@@ -87,5 +88,5 @@ async def sweep_late(
     """Sweep chunks that a late writer has written, and later the chunks that another worker may write."""
     late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]
     if late:
-        parameters = rows.late_rows(late) | {"after": all_expired_after(lease), "points_stay": POINTS_STAY}
+        parameters = late_rows(late) | {"after": all_expired_after(lease), "points_stay": POINTS_STAY}
         await connection.execute(SQL.insert_late_sweeps, parameters)

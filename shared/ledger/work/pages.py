@@ -22,8 +22,10 @@ from shared.domain.outcomes import FailedAttempt
 from shared.domain.pages import MOST_OF_A_CLAIM, PageLimits, PageOutcome, PagesOutcome, PageText, PageToRead
 from shared.domain.work import Lease, LeaseExtension
 from shared.ledger.ledger import StoreTerms
-from shared.ledger.model import rows, states
+from shared.ledger.model import states
 from shared.ledger.model.decoding import decoded
+from shared.ledger.model.rows.attempts import failure_rows, lease_rows
+from shared.ledger.model.rows.pages import page_rows, page_to_read, read_rows
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import AdvisoryLock, Collided, Database, again_after_collision, lock
 from shared.ledger.work import claims, failures
@@ -113,11 +115,11 @@ class Pages:
     async def _settle_parsed(self, outcome: PagesOutcome) -> bool:
         lease = outcome.document.lease
         async with self._database.begin() as connection:
-            held = await connection.execute(SQL.parse_pages, rows.lease_rows([lease]))
+            held = await connection.execute(SQL.parse_pages, lease_rows([lease]))
             if held.one_or_none() is None:
                 return False
             await connection.execute(SQL.share_texts, {"keys": [page.key for page in outcome.pages]})
-            await connection.execute(SQL.insert_pages, rows.page_rows(outcome))
+            await connection.execute(SQL.insert_pages, page_rows(outcome))
             return bool(await _advance(connection, [lease.id]))
 
     # Reading
@@ -148,7 +150,7 @@ class Pages:
         except exc.IntegrityError as error:
             raise Collided("another worker leased the same page", component="ledger") from error
         claims.count_lost("read", claimed)
-        return decoded("read", rows.page_to_read, claimed)
+        return decoded("read", page_to_read, claimed)
 
     async def _claimed(self, claim: TextClause, parameters: Mapping[str, Any]) -> Sequence[RowMapping]:
         """Return the claimed rows. With limits one worker claims at a time, because each counts the others' pages."""
@@ -172,12 +174,12 @@ class Pages:
             locked = {"ids": ids, "keys": keys, "limit": _SLICE_DOCUMENTS}
             documents = (await connection.execute(SQL.lock_documents, locked)).scalars().all()
             if read:
-                stored = (await connection.execute(SQL.store_texts, rows.read_rows(read))).scalars().all()
+                stored = (await connection.execute(SQL.store_texts, read_rows(read))).scalars().all()
                 await _store_pictures(connection, read)
-                await connection.execute(SQL.settle_read, rows.read_rows(read))
+                await connection.execute(SQL.settle_read, read_rows(read))
                 await connection.execute(SQL.settle_same_text, {"keys": keys, "documents": documents})
             if failed:
-                await connection.execute(SQL.fail_reading, rows.failure_rows(failed))
+                await connection.execute(SQL.fail_reading, failure_rows(failed))
             await _count(connection, stored)
             return bool(await _advance(connection, documents))
 
@@ -194,7 +196,7 @@ class Pages:
             lost: whether they count as lost, because the page itself may have been the reason.
         """
         async with self._database.begin() as connection:
-            await connection.execute(SQL.expire if lost else SQL.release, rows.lease_rows(leases))
+            await connection.execute(SQL.expire if lost else SQL.release, lease_rows(leases))
 
     async def explain(self, reason: str, languages: Sequence[str] = ()) -> int:
         """Record in some documents why their pages have not been claimed for two minutes; return their number.

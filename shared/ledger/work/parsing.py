@@ -16,8 +16,10 @@ from shared.domain.states import DocumentState
 from shared.domain.work import DocumentToParse, Lease, LeaseExtension, NewChunk
 from shared.ledger.documents import accepted_questions, build_sync, versions
 from shared.ledger.ledger import StoreTerms
-from shared.ledger.model import rows, states
+from shared.ledger.model import states
 from shared.ledger.model.decoding import decoded
+from shared.ledger.model.rows.attempts import failure_rows
+from shared.ledger.model.rows.parsing import chunk_rows, claimed_document, new_languages, parsed_rows
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
 from shared.ledger.work import claims, document_events, failures, leases, paid_contents
@@ -63,7 +65,7 @@ class ParseWork(StageWork):
             claimed = (await connection.execute(_CLAIM[suspects], parameters)).mappings().all()
             started = await versions.restart(connection, [row["id"] for row in claimed]) if claimed else {}
         claims.count_lost("parse", claimed)
-        return decoded("parse", lambda row: rows.claimed_document(row, started.get(row["id"], row["version"])), claimed)
+        return decoded("parse", lambda row: claimed_document(row, started.get(row["id"], row["version"])), claimed)
 
     async def settle(self, parsed: Sequence[ParseOutcome]) -> set[UUID]:
         """Insert the chunks of documents, due at once; return the documents whose claims were valid.
@@ -85,7 +87,7 @@ class ParseWork(StageWork):
 
         Each collection has a separate transaction, because uploads lock its row, too.
         """
-        for collection_id, languages in rows.new_languages(parsed).items():
+        for collection_id, languages in new_languages(parsed).items():
             async with self._database.begin() as connection:
                 await connection.execute(SQL.add_languages, {"id": collection_id, "languages": sorted(languages)})
 
@@ -100,7 +102,7 @@ class ParseWork(StageWork):
 
     async def _settle(self, group: Sequence[ParseOutcome], chunks: Sequence[tuple[UUID, NewChunk]]) -> set[UUID]:
         async with self._database.begin() as connection:
-            held = set((await connection.execute(SQL.settle_parsed, rows.parsed_rows(group))).scalars())
+            held = set((await connection.execute(SQL.settle_parsed, parsed_rows(group))).scalars())
             chunks = [(document_id, chunk) for document_id, chunk in chunks if document_id in held]
             if chunks:
                 await _insert_chunks(connection, chunks)
@@ -108,7 +110,7 @@ class ParseWork(StageWork):
 
     async def settle_failed(self, failures: Sequence[FailedAttempt]) -> None:
         """Record failed attempts to parse: another attempt later, or the state `failed` with its reason."""
-        parameters = rows.failure_rows(failures) | {"reader": readers.FAILED}
+        parameters = failure_rows(failures) | {"reader": readers.FAILED}
         async with self._database.begin() as connection:
             changed = (await connection.execute(SQL.fail_documents, parameters)).all()
             failed = [row.id for row in changed]
@@ -135,7 +137,7 @@ class ParseWork(StageWork):
 
 async def _insert_chunks(connection: AsyncConnection, chunks: Sequence[tuple[UUID, NewChunk]]) -> None:
     await paid_contents.hold(connection, [chunk.content_key for _, chunk in chunks])
-    await connection.execute(SQL.insert_chunks, rows.chunk_rows(chunks))
+    await connection.execute(SQL.insert_chunks, chunk_rows(chunks))
 
 
 def is_large(parsed: ParseOutcome) -> bool:

@@ -16,7 +16,7 @@ from sqlalchemy import RowMapping
 from shared.domain.ids import chunk_id
 from shared.domain.work import ChunkToIndex, EmbeddedChunk, Lease
 from shared.ledger.model import states
-from shared.ledger.model.rows import QUESTIONS, passed_questions
+from shared.ledger.model.rows.questions import QUESTIONS, passed_questions
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 

@@ -1,0 +1,1 @@
+"""Rows of the ledger as values, and values as rows."""

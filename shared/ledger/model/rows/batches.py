@@ -1,0 +1,28 @@
+"""Rows of lines of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from shared.domain.batches import PlannedLine
+from shared.domain.work import Lease
+from shared.ledger.model.rows.attempts import lease_columns
+from shared.ledger.model.rows.encoding import bytea, encoded
+
+
+def planned_rows(lines: Sequence[PlannedLine]) -> dict[str, str]:
+    return encoded(
+        lease_columns(line.lease)
+        | {
+            "document_id": line.document_id,
+            "collection_id": line.collection_id,
+            "content_key": bytea(line.content_key),
+            "questions": line.questions,
+        }
+        for line in lines
+    )
+
+
+def failed_line_rows(leases: Sequence[Lease], live: Collection[int]) -> dict[str, str]:
+    """Return failed lines; `live` marks a line with a token in `live`."""
+    return encoded(lease_columns(lease) | {"live": lease.token in live} for lease in leases)
