@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TypeVar
 
-from shared.domain import keys
+from shared.domain import key_texts
 from shared.domain.errors import InvalidInput
-from shared.domain.keys import OPERATOR
+from shared.domain.key_texts import OPERATOR
 from shared.ledger.tenants.keys import Keys
 from shared.settings import is_tenant, load
 
@@ -30,7 +30,7 @@ class GeneratedKey:
 
     @property
     def setting(self) -> str:
-        sha256 = f"sha256:{keys.hash_of(self.key).hex()}"
+        sha256 = f"sha256:{key_texts.hash_of(self.key).hex()}"
         return sha256 if self.tenant == OPERATOR else f"{self.tenant}:{sha256}"
 
 
@@ -41,12 +41,12 @@ def make(tenant: str) -> GeneratedKey:
         InvalidInput: the tenant's name is not valid.
     """
     require_tenant(tenant)
-    return GeneratedKey(tenant, keys.draw())
+    return GeneratedKey(tenant, key_texts.draw())
 
 
 def make_operators() -> GeneratedKey:
     """Create an operator's key for the settings."""
-    return GeneratedKey(OPERATOR, keys.draw())
+    return GeneratedKey(OPERATOR, key_texts.draw())
 
 
 def require_tenant(name: str) -> None:

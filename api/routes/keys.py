@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.schemas.keys import KeyBody, KeyChange, KeyPage, KeyView, NewKeyView, SettingsKeyView
-from shared.domain import keys
+from shared.domain import key_texts
 from shared.domain.errors import Conflict, Forbidden, InvalidInput
 from shared.domain.keys import TENANT_SCOPES, UNLIMITED, Key, KeyLimits, KeySpecification, Scope
 from shared.http import paging
@@ -49,8 +49,8 @@ async def create(
     new = _new_key(body, tenant)
     _require_may_create(request.state.caller, new, services)
     await _require_price(new.limits, services)
-    key = keys.draw()
-    created = await services.ledger[Keys].make(new, keys.hash_of(key), keys.prefix_of(key))
+    key = key_texts.draw()
+    created = await services.ledger[Keys].make(new, key_texts.hash_of(key), key_texts.prefix_of(key))
     key_cache.forget()
     return JsonReply(NewKeyView.of(created, key=key), 201)
 

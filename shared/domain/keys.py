@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -13,10 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from shared.domain.errors import InvalidInput
-
-OPERATOR = ""  # used instead of a tenant's name
-_BYTES = 32
-_PREFIX_CHARS = 7  # `fa_` and four random characters
+from shared.domain.key_texts import OPERATOR
 
 
 class Scope(StrEnum):
@@ -140,18 +135,3 @@ class Key:
         if self.revoked_at is not None:
             return "was revoked"
         return "has expired" if self.expires_at is not None and self.expires_at <= self.read_at else None
-
-
-def draw() -> str:
-    """Draw a key of 256 random bits."""
-    return f"fa_{secrets.token_urlsafe(_BYTES)}"
-
-
-def prefix_of(key: str) -> str:
-    """Return the first characters of a key, by which its holder recognizes it; 232 random bits stay unknown."""
-    return key[:_PREFIX_CHARS]
-
-
-def hash_of(key: str) -> bytes:
-    """Return the SHA-256 of a key. Keys are random, so that no slower hash is needed."""
-    return hashlib.sha256(key.encode()).digest()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from shared.domain.collections import CollectionOptions
 from shared.ingest.generate.types import GenerationOptions
-from shared.ingest.parse.document import ChunkingOptions
+from shared.ingest.parse.chunking_options import ChunkingOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from shared.domain.pages import MOST_OF_A_CLAIM
 from shared.ingest.generate.quality import floor_for
 from shared.ingest.generate.types import GenerationOptions, Strategy, strategy_for
 from shared.ingest.options import IngestDefaults
-from shared.ingest.parse.document import ChunkingOptions
+from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.settings import Embedding, Settings
 
 

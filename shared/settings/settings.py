@@ -48,8 +48,8 @@ from shared.settings.sources import (
 from shared.settings.tenant_limits import OTHERS, TenantLimits
 from shared.settings.tuning import Tuning
 from shared.settings.values import Duration, PositiveInt, model_url
-from shared.sources.files import TEMPORARY_BYTES
 from shared.sources.roots import Roots
+from shared.sources.temporary_bytes import TEMPORARY_BYTES
 
 _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
 _STORE = re.compile(r"file:///.*|(s3|gs|az)://[^/@?#]+(/[^?#]*)?")

@@ -11,7 +11,6 @@ from shared.domain.errors import Misconfigured, NotFound, TooLarge, Unavailable
 from shared.sources.source import Entry, Source
 
 COMPONENT = "source"
-TEMPORARY_BYTES = 10 << 30
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,20 +22,12 @@ from shared.confined.reading import Reader, TooSlow
 from shared.domain.errors import Misconfigured, Unavailable, Unreadable
 from shared.sources import listed
 from shared.sources.addresses import Address
-from shared.sources.files import (
-    COMPONENT,
-    TEMPORARY_BYTES,
-    FileSource,
-    OpenFile,
-    not_found,
-    too_large,
-    too_much_space,
-    unavailable,
-)
+from shared.sources.files import COMPONENT, FileSource, OpenFile, not_found, too_large, too_much_space, unavailable
 from shared.sources.keys import problem_of, stand_in
 from shared.sources.options import FileOptions, ObjectOptions, Options
 from shared.sources.s3_names import S3Names, is_representable
 from shared.sources.source import Entry, Item
+from shared.sources.temporary_bytes import TEMPORARY_BYTES
 
 K = TypeVar("K", bound="_Secret")
 

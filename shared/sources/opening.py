@@ -15,7 +15,7 @@ from urllib.parse import quote
 from shared.confined.reading import Reader
 from shared.domain.errors import InvalidInput, Misconfigured
 from shared.sources.addresses import BUCKETS, OF_FOLDERS, Address
-from shared.sources.files import COMPONENT, TEMPORARY_BYTES, FileSource
+from shared.sources.files import COMPONENT, FileSource
 from shared.sources.folder import FolderSource
 from shared.sources.git.options import FOLDER_PREFIX as OF_GIT
 from shared.sources.git.options import GitOptions
@@ -27,6 +27,7 @@ from shared.sources.postgres.options import PostgresOptions
 from shared.sources.roots import Roots, without_links
 from shared.sources.rows import RowOptions, RowSource, is_table
 from shared.sources.source import Source
+from shared.sources.temporary_bytes import TEMPORARY_BYTES
 
 if TYPE_CHECKING:
     from shared.sources.pages.source import Web

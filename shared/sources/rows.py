@@ -17,13 +17,14 @@ from shared.confined.process import InvalidReply
 from shared.confined.reading import Reader
 from shared.domain.errors import Misconfigured, Unreadable
 from shared.process.threads import OwnThreads
-from shared.sources.files import COMPONENT, TEMPORARY_BYTES, FileSource, OpenFile, not_found, too_large
+from shared.sources.files import COMPONENT, FileSource, OpenFile, not_found, too_large
 from shared.sources.options import BucketOptions, Texts
 from shared.sources.reading.documents import WRONG_TABLE
 from shared.sources.reading.frames import RowReader
 from shared.sources.source import Entry, Item, Source
 from shared.sources.spool import Spool, StoredRow
 from shared.sources.tables import JSON_LINES, Columns
+from shared.sources.temporary_bytes import TEMPORARY_BYTES
 
 PARQUET = ".parquet"
 _PACKED = (".gz", ".zst")

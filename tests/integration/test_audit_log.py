@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 from cli.commands import keys as commands
 from features.audit_log.ledger import AuditLog
 from shared.domain.actors import Actor, ActorKind
-from shared.domain.keys import KeySpecification, Scope, hash_of
+from shared.domain.key_texts import hash_of
+from shared.domain.keys import KeySpecification, Scope
 from shared.ledger.builds.builds import Builds
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.postgres import actors

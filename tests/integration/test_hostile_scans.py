@@ -16,7 +16,8 @@ import psutil
 
 from shared.domain.errors import Unreadable
 from shared.domain.pages import PageText
-from shared.ingest.parse.document import ChunkingOptions, PagesToRead, ParsedDocument, Reading
+from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading
 from shared.ingest.parse.sandbox import ParsingSandbox
 from tests.integration.test_parsing_sandbox import files_in
 from tests.support import hostile

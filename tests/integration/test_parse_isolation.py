@@ -23,7 +23,8 @@ from shared.confined import confinement
 from shared.confined.process import MORE_THREADS
 from shared.confined.protocol import LENGTH
 from shared.domain.errors import InvalidInput, Unreadable
-from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
+from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.document import ParsedDocument
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.services import build
 from tests.support.parser_replies import SOUND, changed, document_reply, messages_of

@@ -23,7 +23,8 @@ import uvloop
 from shared.confined import process as processes
 from shared.domain.errors import Transient, Unreadable
 from shared.ingest.parse import sandbox as sandboxes
-from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
+from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.document import ParsedDocument
 from shared.ingest.parse.sandbox import ParsingSandbox
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually

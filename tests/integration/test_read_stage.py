@@ -19,7 +19,8 @@ from shared.domain.retry import Dead
 from shared.domain.states import DocumentState
 from shared.domain.work import LeaseExtension
 from shared.ingest.drain import Drain, DrainLimits
-from shared.ingest.parse.document import ChunkingOptions, Reading
+from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.document import Reading
 from shared.ingest.parse.scans import language_data
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents

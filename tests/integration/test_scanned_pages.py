@@ -15,7 +15,8 @@ from PIL import Image, ImageChops, ImageDraw, ImageFont, ImageStat
 from shared.domain.errors import Unreadable
 from shared.domain.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse import scans
-from shared.ingest.parse.document import ChunkingOptions, PagesToRead, ParsedDocument, Reading
+from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading
 from shared.ingest.parse.sandbox import ParsingSandbox
 from tests.integration.test_parsing_sandbox import limit_of, pdf
 from tests.support.pictures import picture, saved, scribble

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from shared.domain.errors import Misconfigured
-from shared.sources.files import TEMPORARY_BYTES
 from shared.sources.opening import open_source
 from shared.sources.roots import Roots
+from shared.sources.temporary_bytes import TEMPORARY_BYTES
 from tests.support.planted import guards
 
 

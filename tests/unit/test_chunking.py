@@ -6,7 +6,8 @@ import pytest
 from shared.domain.chunks import ChunkContent
 from shared.ingest.parse.blocks import scan, scan_plain
 from shared.ingest.parse.chunking import divide
-from shared.ingest.parse.document import ChunkingOptions, ExtractedText
+from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.document import ExtractedText
 from tests.support.planted import guards
 
 PROSE = "The harbour was quiet. A boat came in, then another. Nobody spoke of the storm. "

@@ -22,7 +22,8 @@ from shared.ingest.costs.arithmetic import (
 )
 from shared.ingest.costs.texts import restored
 from shared.ingest.parse.chunking import divide
-from shared.ingest.parse.document import ChunkingOptions, ExtractedText
+from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.document import ExtractedText
 from shared.services.prices import price
 from shared.settings import Settings
 

@@ -16,7 +16,8 @@ from shared.ingest.generate.bills import highest_usage
 from shared.ingest.generate.generator import content_key, requests
 from shared.ingest.generate.types import GenerationOptions
 from shared.ingest.parse.chunking import divide
-from shared.ingest.parse.document import ChunkingOptions, ExtractedText, ParsedDocument
+from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.document import ExtractedText, ParsedDocument
 from shared.ingest.parse.extraction import extract
 from shared.ingest.parse.illustrations import illustrated
 from shared.ingest.parse.replies import ReplyLimits

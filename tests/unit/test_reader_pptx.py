@@ -6,7 +6,7 @@ import zipfile
 import pytest
 
 from shared.ingest.parse.chunking import divide
-from shared.ingest.parse.document import ChunkingOptions
+from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.extraction import extract
 from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.slides import pptx

@@ -10,7 +10,7 @@ import pytest
 
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.chunking import divide
-from shared.ingest.parse.document import ChunkingOptions
+from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.extraction import extract
 from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.reading import FileReading

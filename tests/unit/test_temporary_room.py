@@ -46,7 +46,7 @@ class FullSource(Source):
 
 
 @guards(
-    "shared/process/temporary_folders.py",
+    "shared/process/full_disk.py",
     'getattr(error, "sqlite_errorcode", None) == _SQLITE_FULL',
     "False",
     means="a crawl whose temporary files have no room ends without a reason",

@@ -25,7 +25,8 @@ from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Unreadable
 from shared.domain.pages import PageText
 from shared.ingest.parse.chunking import divide
-from shared.ingest.parse.document import ChunkingOptions, PagesToRead, ParsedDocument
+from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.document import PagesToRead, ParsedDocument
 from shared.ingest.parse.extraction import PageFinder, ScanOptions, charset_of, extract
 from shared.ingest.parse.extraction import load as load_extractor
 from shared.ingest.parse.extraction import native_files as extracted_files

@@ -30,7 +30,8 @@ from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Transient, Unreadable
 from shared.domain.pages import PAGE_DPI, PageText
 from shared.ingest.parse import kinds
-from shared.ingest.parse.document import ChunkingOptions, PagesToRead, ParsedDocument, Reading
+from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading
 from shared.ingest.parse.protocol import PageRequest, ParseRequest, WebPage
 from shared.ingest.parse.replies import (
     MAX_PART_BYTES,

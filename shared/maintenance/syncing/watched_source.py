@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from shared.domain.document_fields import short_version
 from shared.domain.errors import Unavailable
-from shared.process.temporary_folders import FULL, is_full
+from shared.process.full_disk import FULL, is_full
 from shared.sources.files import COMPONENT
 from shared.sources.source import Entry, Item, Source
 

@@ -11,7 +11,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 
-from shared.process.temporary_folders import FULL, is_full
+from shared.process.full_disk import FULL, is_full
 
 NOT_TRUSTED = "its certificate is not trusted: set FOREASK_CA_FILE to the file of your company's certificate authority"
 EXPIRED = "its certificate has expired"

@@ -16,7 +16,8 @@ from dulwich.object_store import ObjectStoreGraphWalker
 from dulwich.objects import ObjectID
 
 from shared.domain.errors import Misconfigured, Unavailable
-from shared.process.temporary_folders import FULL, TemporaryFolder, has_room
+from shared.process.full_disk import FULL
+from shared.process.temporary_folders import TemporaryFolder, has_room
 from shared.sources.files import COMPONENT
 from shared.sources.git.address import Login
 from shared.sources.git.objects import GitReader, Stored, too_large_object

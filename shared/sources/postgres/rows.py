@@ -14,13 +14,14 @@ import orjson
 
 from shared.domain.document_fields import MOST_METADATA_BYTES
 from shared.domain.errors import Misconfigured, Unreadable
-from shared.sources.files import TEMPORARY_BYTES, not_found, too_large, too_much_space
+from shared.sources.files import not_found, too_large, too_much_space
 from shared.sources.hosts import Hosts
 from shared.sources.keys import problem_of, stand_in, too_long
 from shared.sources.postgres.connection import DatabaseConnection
 from shared.sources.postgres.options import MEDIA_TYPES, PostgresOptions
 from shared.sources.postgres.statements import PostgresStatements, statements_of
 from shared.sources.source import Entry, Item, Source
+from shared.sources.temporary_bytes import TEMPORARY_BYTES
 
 _PAGE = 1_000  # rows that the server sends at once
 _SPOOL_BYTES = 16 << 20  # of a listing in memory; a longer one is stored in a temporary file
