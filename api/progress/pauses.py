@@ -15,6 +15,7 @@ from shared.domain.jobs import Job, Pause, PauseReason
 from shared.domain.limit_use import LimitUse
 from shared.domain.tiers import Tier
 from shared.ledger.budgets.budgets import Budgets
+from shared.providers.limiter.usage import usage_of
 from shared.services.api import ApiServices
 
 _LONG = timedelta(seconds=5)  # a shorter pause is a part of the pace
@@ -41,7 +42,7 @@ def _of_budgets(job: Job, exhausted: Sequence[Budget]) -> Pause | None:
 async def _of_provider(tenant: str, services: ApiServices) -> Pause | None:
     """Return the pause of all calls; None also while the broker, which knows it, is unavailable."""
     try:
-        uses = await services.limiters.llm.usage(tenant)
+        uses = await usage_of(services.limiters.llm, tenant)
     except Transient:
         return None
     use = next((use for use in uses if use.cooldown > _LONG), uses[0])

@@ -20,6 +20,7 @@ from shared.maintenance.erasure_check import ErasureCheck
 from shared.providers.chat import ChatModel
 from shared.providers.embedding import Embedders
 from shared.providers.limiter.limiter import Limiter
+from shared.providers.limiter.usage import usage_of
 from shared.query.answer import Answerer
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import Retriever
@@ -51,10 +52,10 @@ class Limiters:
         Raises:
             Unavailable: the broker is unavailable.
         """
-        uses = await self.llm.usage(tenant)
+        uses = await usage_of(self.llm, tenant)
         for name, limiter in self.embeddings.items():
             prefix = f"{name}: " if len(self.embeddings) > 1 else ""
-            uses += [replace(use, name=prefix + use.name) for use in await limiter.usage(tenant)]
+            uses += [replace(use, name=prefix + use.name) for use in await usage_of(limiter, tenant)]
         return uses
 
     async def of_load(self, tenant: str, embedding: str) -> list[LimitUse]:
@@ -64,7 +65,7 @@ class Limiters:
             Unavailable: the broker is unavailable.
         """
         limiter = self.embeddings.get(embedding)
-        return await self.llm.usage(tenant) + (await limiter.usage(tenant) if limiter else [])
+        return await usage_of(self.llm, tenant) + (await usage_of(limiter, tenant) if limiter else [])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from shared.domain.collections import Weights
 from shared.domain.errors import BadReply, Unavailable
 from shared.http.schemas.problems import ProblemDetails
 from shared.http.schemas.queries import QueryReply, RetrieveReply
+from shared.providers.limiter.usage import usage_of
 from shared.query.answer import NOTHING_FOUND
 from shared.query.retrieve import ChannelHits
 from shared.query.retrieve.fusion import fuse
@@ -327,7 +328,7 @@ async def test_disconnected_client_stops_answer_generation(services, settings, p
 @pytest.mark.parametrize("address", ["/v1/retrieve", "/v1/query"])
 async def test_disconnected_client_stops_search(services, settings, provider, indexed, address):
     async def in_flight():
-        return max(use.in_flight for use in await services.limiters.llm.usage("default"))
+        return max(use.in_flight for use in await usage_of(services.limiters.llm, "default"))
 
     provider.script(latency_seconds=60)
     body = QUESTION | {"rewrite": {"queries": 2, "budget_ms": 60_000}}

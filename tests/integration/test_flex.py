@@ -16,6 +16,7 @@ from shared.ledger.work.generation import GenerateWork
 from shared.providers.chat import OpenAIChat
 from shared.providers.limiter.limited_chat import NEUTRAL, LimitedChat
 from shared.providers.limiter.limiter import QUERY
+from shared.providers.limiter.usage import usage_of
 from shared.providers.provider import Provider
 from shared.services import build
 from tests.support.api import calling, work
@@ -62,7 +63,7 @@ async def until_flex_pauses(services, documents):
 
     async def pauses():
         assert await generate_due(services) == documents
-        (use, *_) = await services.limiters.llm.usage("default")
+        (use, *_) = await usage_of(services.limiters.llm, "default")
         return use.flex_pause > timedelta(0)
 
     await eventually(pauses)
@@ -88,7 +89,7 @@ async def test_refused_flex_calls_are_repeated_without_attempts(services, librar
     )
     assert (counted, refusals > 1) == (1, True)  # each refusal was before the first attempt
     assert (await one(services, "SELECT count(*) FROM chunks WHERE error IS NOT NULL")) == (0,)
-    (use, *_) = await services.limiters.llm.usage("default")
+    (use, *_) = await usage_of(services.limiters.llm, "default")
     assert (use.breaker, use.cooldown, use.in_flight_lowered) == ("closed", timedelta(0), False)
     assert await booked(services) == {Tier.FLEX: DOCUMENTS}
 
@@ -138,7 +139,7 @@ async def test_running_job_names_missing_flex_capacity(services, settings, clien
         return (await reasons(llm_tier="flex"))[0] == "provider"
 
     await eventually(is_paused)
-    (use, *_) = await services.limiters.llm.usage("default")
+    (use, *_) = await usage_of(services.limiters.llm, "default")
     assert use.flex_limit == 1  # one worker is enough for calls that wait for capacity
     assert await reasons() == (None, None)  # the standard tier
     assert (await reasons(llm_tier="flex", llm_flex_wait=timedelta(microseconds=1)))[0] is None

@@ -20,6 +20,7 @@ from shared.providers.limiter.limited_chat import NEUTRAL, LimitedChat
 from shared.providers.limiter.limited_embedder import PING, LimitedEmbedder
 from shared.providers.limiter.limiter import Limiter, ProviderLimits
 from shared.providers.limiter.script import Timing
+from shared.providers.limiter.usage import usage_of
 from shared.providers.provider import Provider
 from tests.support.api import work
 from tests.support.elapsed import age_limits
@@ -92,7 +93,7 @@ async def test_calls_use_declared_limit_without_429(pool, provider):
 
 async def is_free(limiter: Limiter) -> bool:
     """Return whether no call is in flight."""
-    return (await limiter.usage("acme"))[0].in_flight == 0
+    return (await usage_of(limiter, "acme"))[0].in_flight == 0
 
 
 @guards(
@@ -107,7 +108,7 @@ async def test_reply_counts_its_tokens(pool):
     took = (await LimitedChat(chat, limiter, "acme").complete(question(1))).usage
     await eventually(lambda: is_free(limiter))
 
-    uses = {use.name: use for use in await limiter.usage("acme")}
+    uses = {use.name: use for use in await usage_of(limiter, "acme")}
     assert uses["llm tokens"].used == took.prompt_tokens + took.completion_tokens
 
 
@@ -119,7 +120,7 @@ async def test_stream_counts_and_reports_its_tokens(pool, provider):
     await eventually(lambda: is_free(limiter))
 
     took = pieces[-1].usage
-    uses = {use.name: use for use in await limiter.usage("acme")}
+    uses = {use.name: use for use in await usage_of(limiter, "acme")}
     assert (uses["llm requests"].used, uses["llm requests"].in_flight) == (1, 0)
     assert uses["llm tokens"].used == took.prompt_tokens + took.completion_tokens
 
@@ -161,7 +162,7 @@ async def test_vector_size_request_counts_toward_limit(pool, provider):
     assert await embedder.dimensions() == 384
     await connection.aclose()
 
-    assert (await limiter.usage(""))[0].used == 2 == provider.stats()["embeddings"]
+    assert (await usage_of(limiter, ""))[0].used == 2 == provider.stats()["embeddings"]
 
 
 async def test_unavailable_provider_is_paused_after_few_attempts(services, library, provider, redis):

@@ -44,6 +44,7 @@ from shared.providers.limiter.script import (
     Timing,
     Wait,
 )
+from shared.providers.limiter.usage import usage_of
 from tests.support.elapsed import age_limits
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
@@ -81,7 +82,7 @@ class LimiterPool:
         self._exits.push_async_callback(redis.aclose)
         limits = ProviderLimits("llm", self.provider, rates or Rates(), **more)
         limiter = Limiter(redis, limits, self._probe, lambda: time.monotonic() + self._elapsed)
-        limiter._client._script = self._recorded(limiter._script)
+        limiter._client._script = self._recorded(limiter.script)
         self._exits.push_async_callback(limiter.aclose)
         self._limiters.append(limiter)
         return limiter
@@ -189,7 +190,7 @@ async def full_script(redis: Redis, rates: Rates, **options: object) -> LimiterS
 
 
 async def use(limiter: Limiter, name: str = "llm requests"):
-    return next(use for use in await limiter.usage("acme") if use.name == name)
+    return next(use for use in await usage_of(limiter, "acme") if use.name == name)
 
 
 async def test_calls_use_limit_without_exceeding_any_window(pool):
@@ -507,7 +508,7 @@ async def test_clock_set_back_keeps_slots_of_living_process(pool, redis):
 )
 async def test_clock_set_back_ends_pauses_and_shows_none(pool, redis):
     limiter = await pool.process()
-    (grant,) = (await limiter._script([SlotRequest("before", "acme", 10, 10)], [], [], {})).answers
+    (grant,) = (await limiter.script([SlotRequest("before", "acme", 10, 10)], [], [], {})).answers
     with suppress(RateLimited):
         await pool.call(limiter, error=RateLimited("429", retry_after=timedelta(minutes=30)))
     assert (await use(limiter)).cooldown > timedelta(minutes=20)
@@ -515,7 +516,7 @@ async def test_clock_set_back_ends_pauses_and_shows_none(pool, redis):
     await age_limits(redis, -timedelta(hours=1))
     assert (await use(limiter)).cooldown == timedelta()
     granted_before = replace(grant, at=grant.at + 3_600_000)
-    await limiter._script([], [FinishedCall(granted_before, CallOutcome.OK, 10)], [], {})
+    await limiter.script([], [FinishedCall(granted_before, CallOutcome.OK, 10)], [], {})
     assert (await use(limiter)).latency == timedelta()
     async with asyncio.timeout(TIMEOUT_SECONDS):
         await pool.call(limiter)

@@ -58,7 +58,7 @@ async def test_document_and_query_increment_metrics(services, settings, provider
     assert value("foreask_parse_seconds_count", outcome="ok") == parsed + 1
     assert value("foreask_qdrant_seconds_count", outcome="ok") > written
     assert value("foreask_requests_total", method="POST", route="/v1/retrieve", status=200) == requests + 1
-    assert value("foreask_breaker_state", component="llm", provider=services.limiters.llm._limits.provider) == 0
+    assert value("foreask_breaker_state", component="llm", provider=services.limiters.llm.limits.provider) == 0
 
 
 async def test_refused_methods_create_no_series_per_route(client):

@@ -7,6 +7,7 @@ import pytest
 from shared.domain.budgets import BudgetUnit, NewBudget, Period, SetBy
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.model.collections import Collections
+from shared.providers.limiter.usage import usage_of
 from tests.conftest import Library
 from tests.support.api import calling, events_of, serving, work
 from tests.support.tables import columns
@@ -80,7 +81,7 @@ async def test_long_trial_text_is_cut_and_explained(client, provider):
 
 async def test_disconnect_cancels_trial_calls(services, settings, provider):
     async def in_flight():
-        return max(use.in_flight for use in await services.limiters.llm.usage("default"))
+        return max(use.in_flight for use in await usage_of(services.limiters.llm, "default"))
 
     provider.script(latency_seconds=60)
     async with serving(settings, services) as client:

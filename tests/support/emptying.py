@@ -52,7 +52,7 @@ async def forget(services: AllServices) -> None:
     limiters = (services.limiters.llm, *services.limiters.embeddings.values())
     assert all(await asyncio.gather(*(limiter._client.refresh(timeout_seconds=5) for limiter in limiters)))
     for limiter in limiters:
-        limiter._judge.__init__(limiter._limits.component, limiter._ask, limiter._now)  # type: ignore[misc]  # results of its neutral calls
+        limiter._judge.__init__(limiter.limits.component, limiter._ask, limiter._now)  # type: ignore[misc]  # results of its neutral calls
         limiter.endings._pauses.clear()
     for indexer in services.indexers.values():
         indexer.embedder.seen = None

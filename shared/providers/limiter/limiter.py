@@ -31,12 +31,10 @@ from shared.domain.errors import (
     UnsupportedTier,
     UnusableReply,
 )
-from shared.domain.limit_use import LimitUse
 from shared.domain.rates import Bucket, Rates
 from shared.process.metrics import LIMITER_SECONDS
 from shared.process.network.brokers import CLIENT_NAME, read_broker_url
 from shared.process.network.problems import problem_of
-from shared.providers.limiter import usage
 from shared.providers.limiter.client import LimiterClient, is_down, no_capacity, paused
 from shared.providers.limiter.endings import Endings
 from shared.providers.limiter.judge import Judge, Neutral, Tried, as_configuration, is_doubtful
@@ -160,9 +158,9 @@ class Limiter:
         probe: Callable[[], Awaitable[object]],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._redis = redis
+        self.redis = redis
         self._now = now
-        self._limits = limits
+        self.limits = limits
         self._waited = LIMITER_SECONDS.labels(limits.component)
         self._probe = probe
         self._requests_a_millisecond = limits.rates.buckets()[0][0]
@@ -175,10 +173,10 @@ class Limiter:
             limits.timing,
             limits.query_share,
         )
-        self._script = LimiterScript(redis, terms)
-        self.endings = Endings(redis, self._script.key)
+        self.script = LimiterScript(redis, terms)
+        self.endings = Endings(redis, self.script.key)
         self._client = LimiterClient(
-            self._script,
+            self.script,
             self._buckets_of,
             limits.component,
             limits.timing.lease.total_seconds(),
@@ -271,30 +269,19 @@ class Limiter:
         ahead = ceil(self._requests_a_millisecond * 1000 * _CAPACITY_SECONDS)
         return max(0, min(calls, ahead - self._client.waiting))
 
-    async def usage(self, tenant: str) -> list[LimitUse]:
-        """Return the used share of the provider's and the tenant's limits.
-
-        Raises:
-            Unavailable: the broker is unavailable.
-        """
-        limits = self._limits
-        uses = await usage.read(self._redis, self._script, limits.component, limits.rates, (tenant, limits.of(tenant)))
-        pause = (await self.endings.pauses()).get(tenant)
-        return uses if pause is None or pause.is_over else [*uses, usage.of_pause(pause, limits.component, tenant)]
-
     async def count_failure(self, text: str) -> int:
         """Count a failure on a text, named by a digest, and return their number within the last hour.
 
         Only the first one is known without the broker.
         """
-        key = self._script.key(f"failed:{text}")
+        key = self.script.key(f"failed:{text}")
         try:
-            async with self._redis.pipeline() as pipeline:
+            async with self.redis.pipeline() as pipeline:
                 pipeline.incr(key)
                 pipeline.expire(key, _FAILURES_KEPT)
                 count, _ = await pipeline.execute()
         except (RedisError, OSError) as error:
-            log.warning("failure.uncounted", component=self._limits.component, reason=problem_of(error))
+            log.warning("failure.uncounted", component=self.limits.component, reason=problem_of(error))
             return 1
         return int(count)
 
@@ -329,7 +316,7 @@ class Limiter:
             if max_wait.broker is not None:
                 reached = await self._client.refresh(max_wait.broker.total_seconds())
                 if not reached and not waiting.done():
-                    log.warning("limiter.bypassed", component=self._limits.component, tenant=tenant)
+                    log.warning("limiter.bypassed", component=self.limits.component, tenant=tenant)
                     return None
             await asyncio.wait([waiting], timeout=max_wait.at_most.total_seconds() - (self._now() - started))
             if not waiting.done():
@@ -342,16 +329,16 @@ class Limiter:
         own = self._client.own_wait_seconds(tenant, kind)
         if own > 0:
             return TenantLimited(
-                f"this tenant's own limits of the {self._limits.component} provider are used up now",
+                f"this tenant's own limits of the {self.limits.component} provider are used up now",
                 retry_after=timedelta(seconds=max(1.0, own)),
             )
         reply = self._client.reply
         if kind is CallKind.FLEX and reply is not None and reply.flex_wait_seconds > 0:
-            return no_capacity(self._limits.component, reply)
+            return no_capacity(self.limits.component, reply)
         wait = timedelta(seconds=max(1.0, reply.wait_seconds if reply is not None else 0.0))
         if reply is not None and reply.cooldown_seconds > 0:
-            return RateLimited(paused(self._limits.component, reply), retry_after=wait)
-        return RateLimited(f"the {self._limits.component} provider's limits are used up now", retry_after=wait)
+            return RateLimited(paused(self.limits.component, reply), retry_after=wait)
+        return RateLimited(f"the {self.limits.component} provider's limits are used up now", retry_after=wait)
 
     async def _try(self, grant: Grant) -> None:
         """Check by the plain neutral call whether the provider has recovered."""
@@ -363,9 +350,9 @@ class Limiter:
 
     async def _error_of(self, grant: Grant | None, neutral: Callable[[], Awaitable[object]]) -> ForeaskError | None:
         """Make a neutral call under a grant, and return its error; report its end only if it is cancelled."""
-        component = self._limits.component
+        component = self.limits.component
         try:
-            async with asyncio.timeout(self._limits.probe_timeout.total_seconds()):
+            async with asyncio.timeout(self.limits.probe_timeout.total_seconds()):
                 await neutral()
         except TimeoutError:
             return TimedOut(f"the {component} provider did not answer in time", component=component, answered=True)
@@ -401,7 +388,7 @@ class Limiter:
         sent_at = self._now()
         error = await self._error_of(grant, neutral.call)
         if isinstance(error, Refused) and error.usage is None:
-            error = as_configuration(error, self._limits.component)
+            error = as_configuration(error, self.limits.component)
             if not neutral.is_plain:
                 self._end(grant, CallOutcome.OK, Call())
                 await self._pause_if_all_are_refused(max_wait)
@@ -425,13 +412,13 @@ class Limiter:
             grant = await self._acquired("", _PLAIN_TOKENS, _PLAIN_TOKENS, max_wait)
             error = await self._error_of(grant, self._probe)
             if isinstance(error, Refused) and error.usage is None:
-                error = as_configuration(error, self._limits.component)
+                error = as_configuration(error, self.limits.component)
             if isinstance(error, Transient):
                 await self._failed(grant, Call(), error)
             else:
                 self._end(grant, CallOutcome.OK, Call())
         except Transient as too_late:
-            log.info("configuration.unchecked", component=self._limits.component, reason=too_late.message)
+            log.info("configuration.unchecked", component=self.limits.component, reason=too_late.message)
 
     async def _failed(self, grant: Grant | None, call: Call, error: ForeaskError) -> None:
         """Report an error. If the provider fails and the breaker is open, the work is not the cause.
@@ -456,9 +443,9 @@ class Limiter:
             and reply is not None
             and reply.breaker is not Breaker.CLOSED
         ):
-            raise is_down(self._limits.component, reply) from error
+            raise is_down(self.limits.component, reply) from error
         if isinstance(error, NoCapacity) and reply is not None and reply.flex_wait_seconds > 0:
-            raise no_capacity(self._limits.component, reply, error.retry_after) from error
+            raise no_capacity(self.limits.component, reply, error.retry_after) from error
 
     def _end(self, grant: Grant | None, outcome: CallOutcome, call: Call) -> None:
         if grant is not None:
@@ -466,7 +453,7 @@ class Limiter:
 
     def _buckets_of(self, tenant: str) -> tuple[Bucket, Bucket] | None:
         if tenant not in self._tenant_buckets:
-            rates = self._limits.of(tenant)
+            rates = self.limits.of(tenant)
             self._tenant_buckets[tenant] = rates.buckets() if rates.declared else None
         return self._tenant_buckets[tenant]
 

@@ -13,11 +13,25 @@ from shared.domain.errors import Unavailable
 from shared.domain.limit_use import LimitUnit, LimitUse
 from shared.domain.rates import Rates
 from shared.providers.limiter.endings import TenantPause
+from shared.providers.limiter.limiter import Limiter
 from shared.providers.limiter.script import Breaker, LimiterScript
 
 _SLOT_SECONDS = 10  # as in limiter.lua
 _SLOTS = 7
 _TOLERANCE_SECONDS = 1  # as in limiter.lua
+
+
+async def usage_of(limiter: Limiter, tenant: str) -> list[LimitUse]:
+    """Return the used share of the limits of a limiter's provider and of a tenant.
+
+    Raises:
+        Unavailable: the broker is unavailable.
+    """
+    limits = limiter.limits
+    own = (tenant, limits.of(tenant))
+    uses = await read(limiter.redis, limiter.script, limits.component, limits.rates, own)
+    pause = (await limiter.endings.pauses()).get(tenant)
+    return uses if pause is None or pause.is_over else [*uses, _of_pause(pause, limits.component, tenant)]
 
 
 async def read(
@@ -80,7 +94,7 @@ async def read(
     return uses
 
 
-def of_pause(pause: TenantPause, component: str, tenant: str) -> LimitUse:
+def _of_pause(pause: TenantPause, component: str, tenant: str) -> LimitUse:
     """Return the pause of a tenant's load as a limit that allows nothing."""
     return LimitUse(
         name=f"tenant {tenant}: {component} replies",
