@@ -30,12 +30,12 @@ from shared.domain.batches import Batch
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.documents import NewDocument
+from shared.domain.indexing import IndexOutcome
 from shared.domain.lanes import Lane
-from shared.domain.outcomes import IndexOutcome, ParseOutcome
+from shared.domain.parsing import DocumentToParse, NewChunk, ParseOutcome
 from shared.domain.states import BatchState
 from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
-from shared.domain.work import DocumentToParse, NewChunk
 from shared.ingest.batches.lane import BatchLane
 from shared.ingest.batches.lines import Lines
 from shared.ingest.drain import Drain, DrainLimits

@@ -21,10 +21,11 @@ from embedded.stack import Stack
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import Collection
 from shared.domain.documents import NewDocument
+from shared.domain.generation import GenerateOutcome
 from shared.domain.index_location import IndexNames
-from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
+from shared.domain.indexing import IndexOutcome
+from shared.domain.parsing import NewChunk, ParseOutcome
 from shared.domain.usage import Usage
-from shared.domain.work import NewChunk
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database

@@ -11,7 +11,7 @@ from uuid import UUID
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import CollectionOptions
 from shared.domain.states import BatchState
-from shared.domain.usage import Usage, UsageByTier
+from shared.domain.usage import Usage
 from shared.domain.work import Lease
 
 _INPUT_FILE = re.compile(r"foreask-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.jsonl")
@@ -133,30 +133,6 @@ class PlannedLine:
     content_key: bytes
     questions: int
     bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class SentLine:
-    """A line whose result is to be settled, with the attributes of a `ChunkToGenerate` that a settlement needs.
-
-    Args:
-        usage: tokens billed for earlier attempts at its chunk.
-        calls: number of earlier calls.
-        by_tier: `usage` by tier.
-        questions: number of requested questions.
-        job_id: job of its document when it was planned; None without a job.
-    """
-
-    lease: Lease
-    document_id: UUID
-    tenant: str
-    collection_id: UUID
-    content_key: bytes
-    usage: Usage
-    calls: int
-    by_tier: UsageByTier
-    questions: int
-    job_id: UUID | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from uuid import UUID
 
-from shared.domain.work import DocumentToParse, Lease
+from shared.domain.attempts import FailedAttempt, Outcome
+from shared.domain.parsing import DocumentToParse
+from shared.domain.retry import Dead
+from shared.domain.work import Lease
 
 PAGE_DPI = 200
 """Resolution at which pages are read; it is part of their keys."""
@@ -18,26 +21,6 @@ MAX_PICTURE_BYTES = 300_000
 
 MOST_OF_A_CLAIM = 8
 """Maximum number of pages of a claim, so that other workers read the other pages of a document."""
-
-
-@dataclass(frozen=True, slots=True)
-class PageLimits:
-    """The maximum number of pages that are read for a tenant on a day in UTC; None: unlimited.
-
-    Args:
-        of_tenants: limits of tenants that have their own.
-        of_others: limit of every other tenant.
-    """
-
-    of_tenants: Mapping[str, int | None] = field(default_factory=dict)
-    of_others: int | None = None
-
-    @property
-    def exist(self) -> bool:
-        return any(limit is not None for limit in (*self.of_tenants.values(), self.of_others))
-
-    def of(self, tenant: str) -> int | None:
-        return self.of_tenants.get(tenant, self.of_others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +93,7 @@ class PageToRead:
 
 
 @dataclass(frozen=True, slots=True)
-class PagesOutcome:
+class PagesOutcome(Outcome):
     """The pages of a parsed document without texts: it is parsed again when they have been read.
 
     Args:
@@ -123,13 +106,19 @@ class PagesOutcome:
     pages: Sequence[NewPage]
     languages: tuple[str, ...]
 
+    def refused(self, reason: str) -> FailedAttempt:
+        return FailedAttempt(self.document.lease, Dead(reason))
+
 
 @dataclass(frozen=True, slots=True)
-class PageOutcome:
+class PageOutcome(Outcome):
     """A page that has been read; without `text`, its text exists already."""
 
     page: PageToRead
     text: PageText | None
+
+    def refused(self, reason: str) -> FailedAttempt:
+        return FailedAttempt(self.page.lease, Dead(reason))
 
 
 def page_key(

@@ -28,8 +28,8 @@ from typing import Any, Generic, TypeVar, cast
 
 import structlog
 
+from shared.domain.attempts import FailedAttempt, Outcome
 from shared.domain.errors import LeaseLost, Permanent, Transient
-from shared.domain.outcomes import FailedAttempt, refused
 from shared.domain.retry import Dead
 from shared.domain.work import Lease, LeaseExtension
 from shared.ledger.postgres.database import Collided
@@ -477,9 +477,10 @@ class Drain(Generic[ItemT, OutcomeT]):
             for part in parts:
                 await self._commit([(item, cast("OutcomeT", [part]))])
             return
-        failure = refused(parts[0], error.message)
+        (part,) = parts
+        failure = part.refused(error.message) if isinstance(part, Outcome) else None
         if failure is not None:
-            replacement = failure if parts[0] is outcome else [failure]
+            replacement = failure if part is outcome else [failure]
             await self._commit([(item, cast("OutcomeT", replacement))])
 
     def _raised(self, item: ItemT, error: Exception) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from shared.domain.budgets import BudgetTerms
 from shared.domain.index_location import IndexNames
-from shared.domain.pages import PageLimits
+from shared.domain.page_limits import PageLimits
 from shared.domain.rates import Rates
 from shared.ledger.postgres.database import Database
 

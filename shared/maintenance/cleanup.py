@@ -11,7 +11,7 @@ from shared.broker.tenant_keys import TenantKeys
 from shared.domain.builds import Build
 from shared.domain.documents import DeletableDocument
 from shared.domain.errors import ForeaskError, Unavailable, Unreadable
-from shared.domain.work import Sweep
+from shared.domain.sweeps import Sweep
 from shared.ingest.index.finish import Finisher, confirmed
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.descriptions import Descriptions

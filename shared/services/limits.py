@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.domain.pages import PageLimits
+from shared.domain.page_limits import PageLimits
 from shared.domain.rates import Rates, Window
 from shared.settings import Settings, TenantLimits
 

@@ -15,7 +15,8 @@ from shared.domain.documents import Description
 from shared.domain.errors import ForeaskError, Permanent
 from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.index_location import IndexLocation
-from shared.domain.work import ChunkToIndex, HiddenVersion, Sweep
+from shared.domain.indexing import ChunkToIndex
+from shared.domain.sweeps import HiddenVersion, Sweep
 from shared.vectors import fields, filters
 from shared.vectors.connection import all_of
 from shared.vectors.errors import NoAnswer, Refusal, converted

@@ -12,10 +12,11 @@ from features.verification.comparison import Verification
 from features.verification.domain import DifferingPoint
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import JobIsOpen, Unavailable
-from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
+from shared.domain.generation import GenerateOutcome
+from shared.domain.indexing import IndexOutcome
+from shared.domain.parsing import NewChunk, ParseOutcome
 from shared.domain.states import DocumentState
 from shared.domain.usage import Usage
-from shared.domain.work import NewChunk
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
 from shared.ledger.erasure.leftover_rows import Remains

@@ -6,7 +6,9 @@ import pytest
 
 from api.schemas.chunks import ChunkView
 from shared.domain.chunks import ChunkContent
-from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
+from shared.domain.generation import GenerateOutcome
+from shared.domain.indexing import IndexOutcome
+from shared.domain.parsing import ParseOutcome
 from shared.domain.usage import Usage
 from shared.http.schemas.queries import RetrievedChunkView
 from shared.ingest.generate.types import GenerationOptions

@@ -8,15 +8,17 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
+from shared.domain.attempts import FailedAttempt
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Transient
+from shared.domain.generation import GenerateOutcome
 from shared.domain.ids import chunk_id
-from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
+from shared.domain.indexing import IndexOutcome
+from shared.domain.parsing import NewChunk, ParseOutcome
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.rates import Rates
 from shared.domain.retry import Retry
 from shared.domain.usage import Usage
-from shared.domain.work import NewChunk
 from shared.ingest.generate.generator import content_key
 from shared.ingest.generate.types import GenerationOptions
 from shared.ledger.postgres.database import Database

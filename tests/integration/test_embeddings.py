@@ -11,7 +11,7 @@ from aiohttp import web
 from sqlalchemy import text
 
 from features.all import FEATURES
-from shared.domain.outcomes import FailedAttempt
+from shared.domain.attempts import FailedAttempt
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.model.collections import Collections

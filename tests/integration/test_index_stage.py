@@ -9,8 +9,9 @@ from qdrant_client import models
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
+from shared.domain.attempts import FailedAttempt
 from shared.domain.errors import LeaseLost
-from shared.domain.outcomes import FailedAttempt, IndexOutcome
+from shared.domain.indexing import IndexOutcome
 from shared.domain.retry import Dead
 from shared.ingest.index import writer
 from shared.ingest.index.stage import IndexStage, index_batch

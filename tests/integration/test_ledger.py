@@ -9,13 +9,16 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
+from shared.domain.attempts import FailedAttempt
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Conflict, NotFound, Permanent
-from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
+from shared.domain.generation import GenerateOutcome
+from shared.domain.indexing import IndexOutcome
+from shared.domain.parsing import NewChunk, ParseOutcome
 from shared.domain.retry import Dead, Retry
 from shared.domain.states import ChunkState, DocumentState
 from shared.domain.usage import Usage
-from shared.domain.work import LeaseExtension, NewChunk
+from shared.domain.work import LeaseExtension
 from shared.ingest.generate.generator import content_key
 from shared.ingest.generate.types import GenerationOptions
 from shared.ledger.documents import submission

@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 
 from features.verification.comparison import Verification
 from features.verification.domain import DifferingPoint
+from shared.domain.attempts import FailedAttempt
 from shared.domain.errors import Unavailable
-from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
 from shared.ingest.index import writer
 from shared.ingest.index.stage import index_batch

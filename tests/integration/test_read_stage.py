@@ -9,11 +9,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
+from shared.domain.attempts import FailedAttempt
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Transient
 from shared.domain.jobs import PauseReason
-from shared.domain.outcomes import FailedAttempt
-from shared.domain.pages import PageLimits, PageOutcome, PageText, page_key
+from shared.domain.page_limits import PageLimits
+from shared.domain.pages import PageOutcome, PageText, page_key
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.retry import Dead
 from shared.domain.states import DocumentState

@@ -13,7 +13,7 @@ from features.feedback.ledger.feedback import Feedback
 from features.feedback.retraction import delete_retracted
 from shared.broker.wakeups import Wakeups
 from shared.domain.errors import Unavailable
-from shared.domain.outcomes import IndexOutcome
+from shared.domain.indexing import IndexOutcome
 from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents
 from shared.ledger.postgres import election

@@ -13,13 +13,13 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from shared.domain.attempts import FailedAttempt, PaidReply
 from shared.domain.budgets import BudgetUnit, NewBudget, Period, Reserve, SetBy
 from shared.domain.errors import BudgetExhausted, Conflict, LeaseLost
-from shared.domain.outcomes import FailedAttempt, GenerateOutcome, generate_cost
+from shared.domain.generation import ChunkToGenerate, GenerateOutcome, generate_cost
 from shared.domain.retry import Dead, Retry
 from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
-from shared.domain.work import ChunkToGenerate, PaidReply
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.documents.documents import Documents
 from shared.ledger.work.generation import GenerateWork

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
+from shared.domain.attempts import FailedAttempt
 from shared.domain.errors import LeaseLost, Permanent, Unavailable
-from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Dead, Retry
 from shared.domain.work import Lease, LeaseExtension
 from shared.ingest.drain import Drain, DrainLimits, Stage, SuspectPolls

@@ -10,9 +10,10 @@ from datetime import timedelta
 import structlog
 
 from shared.broker.wakeups import Wakeups
-from shared.domain.batches import Batch, SentLine, Unanswered
+from shared.domain.attempts import FailedAttempt
+from shared.domain.batches import Batch, Unanswered
 from shared.domain.errors import ForeaskError, Permanent
-from shared.domain.outcomes import FailedAttempt, GenerateOutcome, refused
+from shared.domain.generation import GenerateOutcome, SentLine
 from shared.domain.retry import Dead
 from shared.ingest.batches import lines as of_lines
 from shared.ingest.batches.lines import Lines
@@ -192,7 +193,7 @@ class ResultCollector:
                 await self._store([outcome], live, *self._collected)
             except Permanent as error:
                 log.exception("settlement.refused", reason=error.message)
-                failure = refused(outcome, error.message)
+                failure = outcome.refused(error.message)
                 if failure is None:
                     raise
                 await self._store([failure], live, *self._collected)

@@ -8,10 +8,11 @@ from typing import Protocol
 
 import orjson
 
+from shared.domain.attempts import PaidReply
 from shared.domain.budgets import Reserve
+from shared.domain.generation import ChunkToGenerate
 from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
-from shared.domain.work import ChunkToGenerate, PaidReply
 from shared.ingest.generate.bills import ChunkBill, highest_usage
 from shared.ingest.generate.replies import storable
 from shared.providers.chat import ChatModel, ChatRequest, Completion

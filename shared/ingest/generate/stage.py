@@ -10,12 +10,13 @@ from functools import partial
 
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
+from shared.domain.attempts import FailedAttempt
 from shared.domain.budgets import Reserve
 from shared.domain.errors import ForeaskError
-from shared.domain.outcomes import FailedAttempt, GenerateOutcome, generate_cost
+from shared.domain.generation import ChunkToGenerate, GenerateOutcome, generate_cost
 from shared.domain.retry import Retry, RetryPolicy, decide
 from shared.domain.usage import with_cost
-from shared.domain.work import ChunkToGenerate, Lease, LeaseExtension
+from shared.domain.work import Lease, LeaseExtension
 from shared.ingest.drain import Stage
 from shared.ingest.faults import Fault, failure_of
 from shared.ingest.generate.bills import BilledChat, ChunkBill, highest_usage

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shared.domain.outcomes import FailedAttempt, IndexOutcome
+from shared.domain.attempts import FailedAttempt
+from shared.domain.indexing import ChunkToIndex, IndexOutcome
 from shared.domain.usage import Cost, Usage
-from shared.domain.work import ChunkToIndex, Lease
+from shared.domain.work import Lease
 from shared.providers.embedding import estimated_tokens
 
 

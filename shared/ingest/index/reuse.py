@@ -14,8 +14,9 @@ import structlog
 
 from shared.domain.errors import ForeaskError
 from shared.domain.ids import accepted_id, accepted_point_id, chunk_point_id, question_point_id
+from shared.domain.indexing import ChunkToIndex, EmbeddedChunk
 from shared.domain.vectors import Vectors
-from shared.domain.work import ChunkToIndex, EmbeddedChunk, Lease
+from shared.domain.work import Lease
 from shared.ledger.work.indexing import IndexWork
 from shared.vectors.hits import StoredVector
 from shared.vectors.index import Index

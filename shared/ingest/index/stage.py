@@ -25,14 +25,15 @@ import structlog
 
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
+from shared.domain.attempts import FailedAttempt
 from shared.domain.errors import ForeaskError, Misconfigured, Permanent, Transient
 from shared.domain.index_location import is_in_space
-from shared.domain.outcomes import FailedAttempt, IndexOutcome
+from shared.domain.indexing import ChunkToIndex, FailedIndexing, IndexOutcome
 from shared.domain.questions import AcceptedQuestion
 from shared.domain.retry import Dead, RetryPolicy, decide
 from shared.domain.states import AcceptedState
 from shared.domain.vectors import Vectors
-from shared.domain.work import ChunkToIndex, Lease, LeaseExtension
+from shared.domain.work import Lease, LeaseExtension
 from shared.ingest.drain import Stage
 from shared.ingest.faults import failure_of
 from shared.ingest.generate.quality import FilteredQuestion, filter_by_similarity, filter_by_text
@@ -523,4 +524,4 @@ async def _write(
 
 def _failed(indexer: Indexer, chunk: ChunkToIndex, error: ForeaskError) -> FailedAttempt:
     decision = decide(error, chunk.attempts, indexer.policy, random.random)
-    return FailedAttempt(chunk.lease, decision, chunk=chunk)
+    return FailedIndexing(chunk.lease, decision, chunk=chunk)

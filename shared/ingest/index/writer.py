@@ -16,7 +16,8 @@ from datetime import timedelta
 import structlog
 
 from shared.domain.errors import ForeaskError, Permanent, Transient, Unavailable
-from shared.domain.work import ChunkToIndex, Lease
+from shared.domain.indexing import ChunkToIndex
+from shared.domain.work import Lease
 from shared.vectors.errors import RETRY_AFTER, CollectionRefused
 from shared.vectors.index import Index
 from shared.vectors.points import Point

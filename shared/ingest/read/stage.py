@@ -17,8 +17,8 @@ import structlog
 
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
+from shared.domain.attempts import FailedAttempt
 from shared.domain.errors import ForeaskError
-from shared.domain.outcomes import FailedAttempt
 from shared.domain.pages import PAGE_DPI, PageOutcome, PageText, PageToRead
 from shared.domain.retry import RetryPolicy
 from shared.domain.work import Lease, LeaseExtension

@@ -23,9 +23,9 @@ from uuid import uuid4
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.budgets import NO_PRICE, BudgetTerms, BudgetUnit, NewBudget, Period, Reserve, SetBy
+from shared.domain.generation import ChunkToGenerate
 from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
-from shared.domain.work import ChunkToGenerate
 from shared.ledger.budgets import fragments
 from shared.ledger.model.estimated import unmarked
 from shared.ledger.model.rows.encoding import as_json

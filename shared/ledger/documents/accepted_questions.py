@@ -17,10 +17,9 @@ from sqlalchemy import Row, TextClause
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.ids import accepted_id
-from shared.domain.outcomes import IndexOutcome
+from shared.domain.indexing import ChunkToIndex, IndexOutcome
 from shared.domain.questions import plain
 from shared.domain.states import AcceptedState
-from shared.domain.work import ChunkToIndex
 from shared.ledger.documents.audit import index_again
 from shared.ledger.documents.chunk_matching import Divided, counterpart, divided
 from shared.ledger.model import states

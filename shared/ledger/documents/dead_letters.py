@@ -21,7 +21,7 @@ from shared.domain.errors import NotFound
 from shared.domain.lanes import Lane
 from shared.ledger.documents import build_sync, versions
 from shared.ledger.model import states
-from shared.ledger.model.rows.attempts import attempts_of
+from shared.ledger.model.rows.history import attempts_of
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 

@@ -16,7 +16,8 @@ from shared.domain.questions import Acceptance, QuestionDetail, QuestionSource
 from shared.domain.states import AcceptedState, ChunkState
 from shared.domain.usage import BilledCalls
 from shared.ledger.model import states
-from shared.ledger.model.rows.attempts import attempts_of, usage_by_tier
+from shared.ledger.model.rows.attempts import usage_by_tier
+from shared.ledger.model.rows.history import attempts_of
 from shared.ledger.model.rows.questions import QUESTIONS
 from shared.ledger.postgres import statements
 

@@ -15,7 +15,7 @@ from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.documents import Version
-from shared.domain.work import POINTS_STAY
+from shared.domain.sweeps import POINTS_STAY
 from shared.ledger.documents import accepted_questions
 from shared.ledger.model import states
 from shared.ledger.model.rows.versions import version_rows

@@ -16,14 +16,14 @@ from uuid import UUID, uuid4
 from sqlalchemy import RowMapping, TextClause, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.batches import Batch, LineContent, PlannedLine, SentLine, Unanswered
+from shared.domain.attempts import FailedAttempt
+from shared.domain.batches import Batch, LineContent, PlannedLine, Unanswered
 from shared.domain.budgets import NO_TERMS, BudgetTerms, Reserve
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import LeaseLost
-from shared.domain.outcomes import FailedAttempt, GenerateOutcome
+from shared.domain.generation import ChunkToGenerate, GenerateOutcome, SentLine
 from shared.domain.states import BatchState
 from shared.domain.usage import Usage, total
-from shared.domain.work import ChunkToGenerate
 from shared.ledger.budgets import fragments
 from shared.ledger.budgets.holds import Bill
 from shared.ledger.ledger import StoreTerms

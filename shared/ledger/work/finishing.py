@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.work import HiddenVersion
+from shared.domain.sweeps import HiddenVersion
 from shared.ledger.documents import accepted_questions, build_sync, versions
 from shared.ledger.model import states
 from shared.ledger.model.rows.versions import version_rows

@@ -12,13 +12,14 @@ from typing import Any, Self
 from sqlalchemy import RowMapping, TextClause, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.attempts import FailedAttempt, PaidReply
 from shared.domain.budgets import NO_TERMS, BudgetTerms, Reserve
 from shared.domain.errors import BudgetExhausted, LeaseLost
-from shared.domain.outcomes import FailedAttempt, GenerateOutcome, generate_cost
+from shared.domain.generation import ChunkToGenerate, GenerateOutcome, generate_cost
 from shared.domain.rates import Rates
 from shared.domain.tiers import Tier
 from shared.domain.usage import Cost, Usage, with_cost
-from shared.domain.work import ChunkToGenerate, Lease, LeaseExtension, PaidReply
+from shared.domain.work import Lease, LeaseExtension
 from shared.ledger.budgets import fragments, holds
 from shared.ledger.budgets.holds import Bill
 from shared.ledger.ledger import StoreTerms

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Self
 from uuid import UUID
 
-from shared.domain.outcomes import FailedAttempt, IndexOutcome
+from shared.domain.attempts import FailedAttempt
+from shared.domain.indexing import ChunkToIndex, EmbeddedChunk, FailedIndexing, IndexOutcome
 from shared.domain.retry import Dead
 from shared.domain.usage import Cost
-from shared.domain.work import ChunkToIndex, EmbeddedChunk, Lease, LeaseExtension
+from shared.domain.work import Lease, LeaseExtension
 from shared.ledger.documents import accepted_questions
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import states
@@ -126,7 +127,7 @@ class IndexWork(StageWork):
         async with self._database.begin() as connection:
             held = (await connection.execute(SQL.fail_indexing, failure_rows(failures))).all()
             documents, tokens = {row.document_id for row in held}, {row.lease_token for row in held}
-            stale = [f.chunk for f in failures if f.chunk is not None and f.lease.token not in tokens]
+            stale = [f.chunk for f in failures if isinstance(f, FailedIndexing) and f.lease.token not in tokens]
             await accepted_questions.delete_late_points(connection, stale)
             await sweep_late(connection, self.lease, stale)
             await attempt_costs.record(connection, [f.cost for f in failures])

@@ -9,7 +9,8 @@ from typing import Self
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.documents import DeletableDocument
-from shared.domain.work import POINTS_STAY, ChunkToIndex, Sweep
+from shared.domain.indexing import ChunkToIndex
+from shared.domain.sweeps import POINTS_STAY, Sweep
 from shared.ledger.documents import versions
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import states

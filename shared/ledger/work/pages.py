@@ -18,8 +18,9 @@ import structlog
 from sqlalchemy import RowMapping, TextClause, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.outcomes import FailedAttempt
-from shared.domain.pages import MOST_OF_A_CLAIM, PageLimits, PageOutcome, PagesOutcome, PageText, PageToRead
+from shared.domain.attempts import FailedAttempt
+from shared.domain.page_limits import PageLimits
+from shared.domain.pages import MOST_OF_A_CLAIM, PageOutcome, PagesOutcome, PageText, PageToRead
 from shared.domain.work import Lease, LeaseExtension
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import states

@@ -11,9 +11,10 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain import readers
-from shared.domain.outcomes import FailedAttempt, ParseOutcome
+from shared.domain.attempts import FailedAttempt
+from shared.domain.parsing import DocumentToParse, NewChunk, ParseOutcome
 from shared.domain.states import DocumentState
-from shared.domain.work import DocumentToParse, Lease, LeaseExtension, NewChunk
+from shared.domain.work import Lease, LeaseExtension
 from shared.ledger.documents import accepted_questions, build_sync, versions
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import states

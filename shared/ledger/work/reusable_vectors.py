@@ -14,7 +14,8 @@ from uuid import UUID
 from sqlalchemy import RowMapping
 
 from shared.domain.ids import chunk_id
-from shared.domain.work import ChunkToIndex, EmbeddedChunk, Lease
+from shared.domain.indexing import ChunkToIndex, EmbeddedChunk
+from shared.domain.work import Lease
 from shared.ledger.model import states
 from shared.ledger.model.rows.questions import QUESTIONS, passed_questions
 from shared.ledger.postgres import statements

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from shared.domain.documents import ShownVersion
-from shared.domain.work import POINTS_STAY
+from shared.domain.sweeps import POINTS_STAY
 from shared.process.clock import elapsed_seconds
 
 _DELETED_AFTER_SECONDS = POINTS_STAY.total_seconds() + 10  # the scheduler may be late

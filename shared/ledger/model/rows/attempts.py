@@ -7,12 +7,10 @@ from typing import Any
 
 from sqlalchemy import RowMapping
 
-from shared.domain.dead_letters import PastAttempt
-from shared.domain.outcomes import FailedAttempt
+from shared.domain.attempts import FailedAttempt, PaidReply
 from shared.domain.retry import Dead, Decision
-from shared.domain.stored import known_fields
 from shared.domain.usage import Usage, UsageByTier
-from shared.domain.work import Lease, PaidReply
+from shared.domain.work import Lease
 from shared.ledger.model import tier_tokens
 from shared.ledger.model.rows.encoding import bytea, encoded
 
@@ -27,11 +25,6 @@ def lease_columns(lease: Lease) -> dict[str, Any]:
 
 def lease_rows(leases: Sequence[Lease]) -> dict[str, str]:
     return encoded(map(lease_columns, leases))
-
-
-def attempts_of(values: Sequence[Mapping[str, Any]]) -> tuple[PastAttempt, ...]:
-    """Return the failed attempts of a row's history."""
-    return tuple(PastAttempt(**known_fields(value, PastAttempt.__dataclass_fields__)) for value in values)
 
 
 def usage_by_tier(row: RowMapping) -> UsageByTier:

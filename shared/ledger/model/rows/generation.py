@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from sqlalchemy import RowMapping
 
+from shared.domain.attempts import PaidReply
 from shared.domain.chunks import ChunkContent
-from shared.domain.outcomes import GenerateOutcome
+from shared.domain.generation import ChunkToGenerate, GenerateOutcome
 from shared.domain.usage import Usage, UsageByTier, total
-from shared.domain.work import ChunkToGenerate, PaidReply
 from shared.ledger.model.collection_options import options_of
 from shared.ledger.model.rows.attempts import (
     lease_columns,

@@ -8,9 +8,8 @@ from typing import Any
 from sqlalchemy import RowMapping
 
 from shared.domain.chunks import ChunkContent
-from shared.domain.outcomes import IndexOutcome
+from shared.domain.indexing import ChunkToIndex, IndexOutcome
 from shared.domain.questions import AcceptedQuestion
-from shared.domain.work import ChunkToIndex
 from shared.ledger.model.collection_options import options_of
 from shared.ledger.model.rows.attempts import lease_columns, lease_of
 from shared.ledger.model.rows.encoding import encoded

@@ -10,10 +10,10 @@ from uuid import UUID
 from sqlalchemy import RowMapping
 
 from shared.domain.documents import ReadyQuestion
-from shared.domain.outcomes import ParseOutcome
+from shared.domain.parsing import DocumentToParse, NewChunk, ParseOutcome
 from shared.domain.readers import reader_of
 from shared.domain.stored import known_fields
-from shared.domain.work import DocumentToParse, Lease, NewChunk
+from shared.domain.work import Lease
 from shared.ledger.model.collection_options import options_of
 from shared.ledger.model.rows.encoding import bytea, encoded
 
