@@ -160,9 +160,10 @@ class Gate:
         questions = labelled or await self.ledger[BuildComparison].accepted_questions(live.id, _MAX_QUESTIONS)
         if len(questions) < MIN_QUESTIONS:
             return None
-        before = await self._measure_ndcg(live, questions, must_exist=source == "labelled")
-        now = await self._measure_ndcg(build, questions, must_exist=False)
-        return Quality(source, len(questions), interval(before), interval(now), interval(now - before))
+        live_ndcg = await self._measure_ndcg(live, questions, must_exist=source == "labelled")
+        build_ndcg = await self._measure_ndcg(build, questions, must_exist=False)
+        difference = interval(build_ndcg - live_ndcg)
+        return Quality(source, len(questions), interval(live_ndcg), interval(build_ndcg), difference)
 
     async def _measure_ndcg(
         self, build: Collection, questions: Sequence[QuestionWithDocuments], *, must_exist: bool
@@ -198,8 +199,8 @@ class Gate:
                 started = time.perf_counter()
                 await self.retriever.retrieve(searched, Query(question, rerank=False))
                 milliseconds[name].append((time.perf_counter() - started) * 1000)
-        before, now = (float(np.quantile(milliseconds[name][1:], 0.95)) for name in ("live", "build"))
-        return Latency(len(questions), before, now)
+        of_live, of_build = (float(np.quantile(milliseconds[name][1:], 0.95)) for name in ("live", "build"))
+        return Latency(len(questions), of_live, of_build)
 
     def _completeness_reasons(self, documents: DocumentComparison, points: VerificationCounts) -> Iterator[str]:
         counts = {
@@ -265,9 +266,9 @@ def _quality_reasons(quality: Quality | None) -> Iterator[str]:
 def _latency_reasons(latency: Latency | None) -> Iterator[str]:
     if latency is None:
         return
-    before, now = latency.live_milliseconds, latency.build_milliseconds
-    if now > _MAX_LATENCY_RATIO * before and now - before > _NOTICEABLE_MILLISECONDS:
-        yield f"Queries take longer: 95 % within {now:.0f} ms instead of {before:.0f}."
+    of_live, of_build = latency.live_milliseconds, latency.build_milliseconds
+    if of_build > _MAX_LATENCY_RATIO * of_live and of_build - of_live > _NOTICEABLE_MILLISECONDS:
+        yield f"Queries take longer: 95 % within {of_build:.0f} ms instead of {of_live:.0f}."
 
 
 def _notes(quality: Quality | None, latency: Latency | None) -> Iterator[str]:
