@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from api.features import FEATURE_ROUTES
 from api.progress.status import read_work
 from api.routes.budgets import budget_view
-from api.schemas.estimates import EstimateView, StoredEstimateView
 from api.schemas.status import (
     DamageView,
     HistoryReply,
@@ -23,15 +23,12 @@ from api.schemas.status import (
 )
 from api.state import ReadinessDep
 from shared.domain.collections import Collection
-from shared.domain.estimates import StoredEstimate
 from shared.domain.limit_use import LimitUse
 from shared.domain.states import DocumentState
-from shared.domain.stored import known_fields
 from shared.http.access.auth import Reader, Writer
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
 from shared.http.state import ServicesDep
-from shared.ledger.builds.estimates import Estimates
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.repairs import Repairs
 from shared.ledger.model.counters import Counters
@@ -72,12 +69,12 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
             eta_seconds=None if backlog.eta is None else round(backlog.eta.total_seconds()),
             pace=work.pace,
             usage=[_usage(services, spent) for spent in await services.ledger[Costs].sums(tenant)],
-            estimates=[_kept(kept) for kept in await services.ledger[Estimates].kept(tenant)],
             budgets=[budget_view(budget) for budget in work.budgets],
             withheld=work.withheld_views,
             outdated=await services.ledger[Documents].outdated(tenant),
             damaged=[_damage(each) for each in await services.ledger[Repairs].of_tenant(tenant)],
             limits=None if work.uses is None else [_limit(use) for use in work.uses],
+            **await _fields_of_features(tenant, services),
         )
     )
 
@@ -112,8 +109,9 @@ def _usage(services: ApiServices, spent: CostSum) -> UsageView:
     return UsageView.of(spent, cost=price(services.settings, spent.kind, spent.usage, spent.model, spent.tier))
 
 
-def _kept(kept: StoredEstimate) -> StoredEstimateView:
-    return StoredEstimateView.of(kept, estimate=known_fields(kept.estimate, EstimateView.model_fields))
+async def _fields_of_features(tenant: str, services: ApiServices) -> dict[str, Any]:
+    fields = [await feature.status(tenant, services) for feature in FEATURE_ROUTES if feature.status is not None]
+    return {name: value for of_one in fields for name, value in of_one.items()}
 
 
 def _limit(use: LimitUse) -> LimitView:

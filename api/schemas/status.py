@@ -8,10 +8,10 @@ from typing import Literal
 from pydantic import AliasPath, Field
 
 from api.schemas.budgets import BudgetView
-from api.schemas.estimates import StoredEstimateView
 from api.schemas.sources import WaitingSyncView
 from shared.domain.queues import WorkQueue
 from shared.http.schemas.common import ReplyModel, Seconds, example, example_of
+from shared.http.schemas.estimates import StoredEstimateView
 
 UsageKey = Literal["day", "collection", "model"]
 UsageTier = Literal["standard", "flex", "batch"]

@@ -11,10 +11,7 @@ from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
 from shared.domain.collections import Collection
 from shared.domain.limit_use import LimitUse
-from shared.ingest.costs.estimator import Estimator
-from shared.ledger.builds.estimates import Estimates
 from shared.ledger.ledger import Ledger
-from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database
 from shared.maintenance.erasure_check import ErasureCheck
 from shared.providers.chat import ChatModel
@@ -26,7 +23,6 @@ from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import Retriever
 from shared.services.check import Finding, findings
 from shared.services.parts import Parts
-from shared.services.prices import list_price, price
 from shared.services.query import (
     answerer_of,
     condenser_of,
@@ -91,7 +87,6 @@ class ApiServices:
     notices: Notices
     tenant_use: TenantUse
     limiters: Limiters
-    estimator: Estimator
     embedders: Embedders
     retriever: Retriever
     calibrator: Calibrator
@@ -113,31 +108,17 @@ class ApiServices:
 
 def assemble(parts: Parts) -> ApiServices:
     limiters = Limiters(llm=parts.llm_limiter, embeddings=parts.embedding_limiters)
-    ledger = parts.ledger
-    estimator = Estimator(
-        parts.ingest_defaults,
-        partial(price, parts.settings),
-        partial(list_price, parts.settings),
-        ledger[Collections],
-        ledger[Estimates],
-        model=parts.chat.name,
-        tier=parts.settings.ingest_tier,
-        embedding=parts.settings.embedding_model or "",
-        limits=limiters.of_load,
-        queue_tokens=parts.settings.llm_batch_queue_tokens,
-    )
     return ApiServices(
         parts=parts,
         settings=parts.settings,
         database=parts.database,
-        ledger=ledger,
+        ledger=parts.ledger,
         uploads=parts.uploads,
         index=parts.index,
         wakeups=parts.wakeups,
         notices=parts.notices,
         tenant_use=parts.tenant_use,
         limiters=limiters,
-        estimator=estimator,
         embedders=query_embedders(parts),
         retriever=retriever_of(parts),
         calibrator=parts.calibrator,

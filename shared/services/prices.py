@@ -8,7 +8,7 @@ from shared.domain.budgets import BILLIONTHS, BudgetTerms, BudgetUnit
 from shared.domain.errors import InvalidInput
 from shared.domain.tiers import Tier
 from shared.domain.usage import CostKind, Usage, UsageByTier
-from shared.ingest.costs.prices import Prices, cost_of, list_prices
+from shared.ingest.prices import Prices, cost_of, list_prices
 from shared.settings import Settings
 
 

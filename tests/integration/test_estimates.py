@@ -4,9 +4,10 @@ import dataclasses
 
 import pytest
 
+from features.estimates.estimator import PlannedLoad, SampleText
+from features.estimates.ledger import Estimates
+from features.estimates.routes import estimator_of
 from shared.domain.collections import CollectionOptions
-from shared.ingest.costs.estimator import PlannedLoad, SampleText
-from shared.ledger.builds.estimates import Estimates
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.costs import Costs
@@ -62,7 +63,7 @@ async def collection(library, provider, once):
 
 async def rebuilt(services, collection, options):
     """Estimate a rebuild, run it, and return the estimate and the actual costs."""
-    estimate = await services.estimator.estimate_rebuild(collection, options, collection.embedding_model)
+    estimate = await estimator_of(services).estimate_rebuild(collection, options, collection.embedding_model)
     before = await spent(services), await spent(services, "embed")
     changed = await services.ledger[Collections].ensure(
         "default", collection.name, embedding_model=collection.embedding_model, options=options
@@ -101,7 +102,7 @@ async def test_rebuild_costs_match_estimate(services, collection, change):
 
 
 async def test_estimate_counts_duplicate_text_once(services, collection):
-    estimate = await services.estimator.estimate_rebuild(
+    estimate = await estimator_of(services).estimate_rebuild(
         collection, CollectionOptions(questions_per_chunk=2), collection.embedding_model
     )
     assert estimate.chunks == estimate.calls + 4
@@ -109,7 +110,7 @@ async def test_estimate_counts_duplicate_text_once(services, collection):
 
 async def test_load_costs_match_estimate(services, library, collection):
     sample = [SampleText(text_of(f"New {town}", 2)) for town in TOWNS]
-    estimate = await services.estimator.estimate_load("default", collection, PlannedLoad(len(sample), None, sample))
+    estimate = await estimator_of(services).estimate_load("default", collection, PlannedLoad(len(sample), None, sample))
     before = await spent(services)
     for town, document in zip(TOWNS, sample, strict=True):
         await library.add(document.text, f"new/{town}.md")
@@ -123,7 +124,7 @@ async def test_load_costs_match_estimate(services, library, collection):
 
 async def test_load_of_existing_texts_is_estimated_without_calls(services, collection):
     sample = [SampleText(text_of(town, 1 + n // 2)) for n, town in enumerate(TOWNS)]
-    estimate = await services.estimator.estimate_load("default", collection, PlannedLoad(len(sample), None, sample))
+    estimate = await estimator_of(services).estimate_load("default", collection, PlannedLoad(len(sample), None, sample))
     assert (estimate.calls, estimate.prompt_tokens, estimate.completion_tokens) == (0, 0, 0)
     assert estimate.embeddings > estimate.chunks == estimate.paid_chunks > 0
 
@@ -131,8 +132,8 @@ async def test_load_of_existing_texts_is_estimated_without_calls(services, colle
 async def test_estimate_extrapolates_sample_to_entire_load(services, collection):
     sample = [SampleText(text_of(f"{town} II", 5)) for town in TOWNS[:4]]
     size = sum(len(document.text) for document in sample)
-    part = await services.estimator.estimate_load("default", collection, PlannedLoad(4, None, sample))
-    whole = await services.estimator.estimate_load("default", collection, PlannedLoad(400, size * 100, sample))
+    part = await estimator_of(services).estimate_load("default", collection, PlannedLoad(4, None, sample))
+    whole = await estimator_of(services).estimate_load("default", collection, PlannedLoad(400, size * 100, sample))
     assert not whole.exact
     assert part.margin is None
     assert 0 <= whole.margin < 0.1
@@ -146,16 +147,16 @@ async def test_given_questions_are_estimated_without_calls(services, library, pr
     await work(services)
     collection = await library.collection()
     for options in (collection.options, CollectionOptions(chunk_max_chars=300)):
-        estimate = await services.estimator.estimate_rebuild(collection, options, collection.embedding_model)
+        estimate = await estimator_of(services).estimate_rebuild(collection, options, collection.embedding_model)
         assert estimate.calls == 0
         assert estimate.points == estimate.chunks + 16
     load = PlannedLoad(2, None, [SampleText("Some text.", None, 3), SampleText("More text.", None, 0)])
-    assert (await services.estimator.estimate_load("default", collection, load)).calls == 0
+    assert (await estimator_of(services).estimate_load("default", collection, load)).calls == 0
 
 
 async def test_estimate_with_unparsed_documents_is_marked_inexact(services, library, collection):
     await library.add(text_of("Ibbs", 4), "late.md")
-    estimate = await services.estimator.estimate_rebuild(
+    estimate = await estimator_of(services).estimate_rebuild(
         collection, CollectionOptions(questions_per_chunk=2), collection.embedding_model
     )
     assert not estimate.exact
@@ -163,8 +164,8 @@ async def test_estimate_with_unparsed_documents_is_marked_inexact(services, libr
 
 
 async def test_estimate_samples_large_collection(services, collection, monkeypatch):
-    monkeypatch.setattr("shared.ingest.costs.estimator.MOST_DOCUMENTS", 5)
-    estimate = await services.estimator.estimate_rebuild(
+    monkeypatch.setattr("features.estimates.estimator.MOST_DOCUMENTS", 5)
+    estimate = await estimator_of(services).estimate_rebuild(
         collection, CollectionOptions(questions_per_chunk=2), collection.embedding_model
     )
     assert not estimate.exact
@@ -174,12 +175,12 @@ async def test_estimate_samples_large_collection(services, collection, monkeypat
 async def test_estimate_is_independent_of_page_boundaries(services, collection, monkeypatch):
     """A page of the ledger may end within a document."""
     options = CollectionOptions(chunk_max_chars=300)
-    whole = await services.estimator.estimate_rebuild(collection, options, collection.embedding_model)
+    whole = await estimator_of(services).estimate_rebuild(collection, options, collection.embedding_model)
     chunks = services.ledger[Estimates].chunks
 
     async def few(*args, **more):
         return await chunks(*args, **more, limit=7)
 
     monkeypatch.setattr(type(services.ledger[Estimates]), "chunks", lambda _, *args, **more: few(*args, **more))
-    estimate = await services.estimator.estimate_rebuild(collection, options, collection.embedding_model)
+    estimate = await estimator_of(services).estimate_rebuild(collection, options, collection.embedding_model)
     assert estimate == dataclasses.replace(whole, seconds=estimate.seconds)

@@ -6,6 +6,7 @@ from qdrant_client import models
 from sqlalchemy import event, text
 from structlog.testing import capture_logs
 
+from features.estimates.routes import estimator_of
 from shared.domain.collections import CollectionOptions
 from shared.domain.index_location import index_location_of
 from shared.ingest.generate.quality import is_of_similarity
@@ -105,8 +106,8 @@ def embedded(provider):
 
 async def test_new_prompt_embeds_only_new_questions(services, live, provider):
     options = CollectionOptions(prompt=PROMPT)
-    estimate = await services.estimator.estimate_rebuild(live, options, live.embedding_model)
-    elsewhere = await services.estimator.estimate_rebuild(live, options, "another")
+    estimate = await estimator_of(services).estimate_rebuild(live, options, live.embedding_model)
+    elsewhere = await estimator_of(services).estimate_rebuild(live, options, "another")
     build = await migrated(services, prompt=PROMPT)
 
     texts, questions = await expected(services, build)
@@ -118,7 +119,7 @@ async def test_new_prompt_embeds_only_new_questions(services, live, provider):
 
 
 async def test_equal_build_embeds_only_dropped_questions(services, live, provider):
-    estimate = await services.estimator.estimate_rebuild(live, live.options, live.embedding_model)
+    estimate = await estimator_of(services).estimate_rebuild(live, live.options, live.embedding_model)
     build = await migrated(services)
 
     assert embedded(provider) == estimate.embeddings == await dropped(services, live)
@@ -205,7 +206,7 @@ async def test_text_with_prepended_questions_is_not_reused(services, library, pr
     assert not await are_right(services, live)
     before = embedded(provider)
 
-    estimate = await services.estimator.estimate_rebuild(live, CollectionOptions(), model)
+    estimate = await estimator_of(services).estimate_rebuild(live, CollectionOptions(), model)
     build = await migrated(services)
 
     assert embedded(provider) - before == estimate.embeddings == 2 + await dropped(services, build)

@@ -7,20 +7,11 @@ from datetime import timedelta
 
 import pytest
 
+from features.estimates.arithmetic import Amounts, Quantities, Ratios, amounts, batch_duration, duration, line, margin
+from features.estimates.texts import restored
 from shared.domain.limit_use import LimitUse
 from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
-from shared.ingest.costs.arithmetic import (
-    Amounts,
-    Quantities,
-    Ratios,
-    amounts,
-    batch_duration,
-    duration,
-    line,
-    margin,
-)
-from shared.ingest.costs.texts import restored
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.document import ExtractedText

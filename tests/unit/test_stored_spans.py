@@ -2,8 +2,8 @@
 
 import pytest
 
+from features.estimates.texts import restored
 from shared.domain.chunks import MOST_CHARS, ChunkContent
-from shared.ingest.costs.texts import restored
 from shared.query.retrieve import units
 
 LARGEST_PIECE = 65_536

@@ -22,7 +22,7 @@ from shared.domain.errors import Conflict
 from shared.domain.keys import KeyLimits
 from shared.domain.usage import CostKind, Usage
 from shared.http.problems import TooManyRequests
-from shared.ingest.costs.prices import PriceOf
+from shared.ingest.prices import PriceOf
 from shared.query.metering import report_to
 from shared.settings import Settings
 

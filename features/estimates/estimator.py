@@ -9,15 +9,7 @@ from functools import partial
 from itertools import groupby
 from uuid import UUID
 
-from shared.domain.chunks import ChunkContent
-from shared.domain.collections import Collection, CollectionOptions
-from shared.domain.errors import Transient
-from shared.domain.estimates import Estimate, StoredChunk, TierEstimate
-from shared.domain.limit_use import LimitUse
-from shared.domain.states import DocumentState
-from shared.domain.tiers import Tier
-from shared.domain.usage import Usage
-from shared.ingest.costs.arithmetic import (
+from features.estimates.arithmetic import (
     Amounts,
     Need,
     Quantities,
@@ -30,8 +22,16 @@ from shared.ingest.costs.arithmetic import (
     need_of,
     tokens_of,
 )
-from shared.ingest.costs.prices import PriceOf
-from shared.ingest.costs.texts import restored
+from features.estimates.domain import Estimate, StoredChunk, TierEstimate
+from features.estimates.ledger import Estimates
+from features.estimates.texts import restored
+from shared.domain.chunks import ChunkContent
+from shared.domain.collections import Collection, CollectionOptions
+from shared.domain.errors import Transient
+from shared.domain.limit_use import LimitUse
+from shared.domain.states import DocumentState
+from shared.domain.tiers import Tier
+from shared.domain.usage import Usage
 from shared.ingest.generate.quality import is_of_similarity
 from shared.ingest.generate.types import GenerationOptions
 from shared.ingest.options import IngestDefaults
@@ -41,7 +41,7 @@ from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.document import ExtractedText
 from shared.ingest.parse.text import clean
 from shared.ingest.parse.titles import title_of
-from shared.ledger.builds.estimates import Estimates
+from shared.ingest.prices import PriceOf
 from shared.ledger.model.collections import Collections
 
 MOST_DOCUMENTS = 200_000

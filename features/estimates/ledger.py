@@ -9,8 +9,8 @@ from uuid import UUID
 import orjson
 from sqlalchemy import RowMapping
 
+from features.estimates.domain import BilledChunk, Estimate, Spent, StoredChunk, StoredEstimate
 from shared.domain.chunks import ChunkContent
-from shared.domain.estimates import BilledChunk, Estimate, Spent, StoredChunk, StoredEstimate
 from shared.domain.usage import Usage
 from shared.ledger.model import states
 from shared.ledger.model.collection_options import options_of
@@ -79,12 +79,10 @@ class Estimates:
         async with self._database.begin() as connection:
             await connection.execute(SQL.save, parameters)
 
-    async def kept(self, tenant: str, limit: int = 20) -> list[StoredEstimate]:
+    async def latest(self, tenant: str, limit: int = 20) -> list[StoredEstimate]:
         """Return the estimates of a tenant's last loads, at most a month old, with the costs billed since."""
-        async with self._database.begin() as connection:
-            return [
-                _kept(r) for r in (await connection.execute(SQL.saved, {"tenant": tenant, "limit": limit})).mappings()
-            ]
+        rows = await self._database.rows(SQL.saved, {"tenant": tenant, "limit": limit})
+        return [_stored_estimate(row) for row in rows]
 
 
 def _stored(row: RowMapping) -> StoredChunk:
@@ -114,6 +112,6 @@ def _billed(row: RowMapping) -> BilledChunk:
     )
 
 
-def _kept(row: RowMapping) -> StoredEstimate:
+def _stored_estimate(row: RowMapping) -> StoredEstimate:
     since = {f.name: row[f.name] - row["before"][f.name] for f in dataclasses.fields(Spent)}
     return StoredEstimate(collection=row["name"], at=row["at"], estimate=row["estimate"], since=Spent(**since))

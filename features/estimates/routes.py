@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.schemas.estimates import EstimateBody, EstimateView, FormEstimateFields, FormEstimateView, LoadBody
-from api.submission.multipart import read_sample
+from features.estimates.domain import Estimate, StoredEstimate
+from features.estimates.estimator import Estimator, PlannedLoad, SampleText
+from features.estimates.forms import read_sample
+from features.estimates.ledger import Estimates
+from features.estimates.schemas import EstimateBody, FormEstimateFields, FormEstimateView, LoadBody
 from shared.domain.collections import Collection
 from shared.domain.errors import InvalidInput
-from shared.domain.estimates import Estimate
+from shared.domain.stored import known_fields
 from shared.http.access.auth import Writer
 from shared.http.bodies import DOCUMENT_BODY, media_type, validate_as
 from shared.http.collection_options import migrated
+from shared.http.feature_routes import FeatureRoutes
 from shared.http.openapi import problems
 from shared.http.problems import UnsupportedMedia
 from shared.http.replies import JsonReply
 from shared.http.schemas.collections import MigrationBody
+from shared.http.schemas.estimates import EstimateView, StoredEstimateView
 from shared.http.state import CollectionCacheDep, ServicesDep
 from shared.http.strict_route import StrictRoute
-from shared.ingest.costs.estimator import PlannedLoad, SampleText
 from shared.ingest.parse.kinds import is_plain
-from shared.ledger.builds.estimates import Estimates
 from shared.ledger.model.collections import Collections
 from shared.services.api import ApiServices
+from shared.services.prices import list_price, price
 
 router = APIRouter(tags=["estimates"], route_class=StrictRoute)
-
 _FORM_BYTES = 4 * 1024 * 1024
 _FORM_FILES = 200
 _FORM = {
@@ -99,7 +103,7 @@ async def estimate_files(request: Request, tenant: Writer, services: ServicesDep
         count = len(texts) if fields.count is None else max(1, round(fields.count * len(texts) / len(files)))
         collection = await services.ledger[Collections].find(tenant, fields.collection)
         load = PlannedLoad(count, None, [SampleText(text) for text in texts])
-        made = await services.estimator.estimate_load(tenant, collection, load)
+        made = await estimator_of(services).estimate_load(tenant, collection, load)
     left_out = [file.filename for file, is_text in zip(files, plain, strict=True) if not is_text]
     shown = None if made is None else EstimateView.of(made)
     return JsonReply(FormEstimateView(estimate=shown, left_out=left_out))
@@ -109,11 +113,42 @@ async def _of_rebuild(
     collection: Collection, migration: MigrationBody, services: ApiServices, models: Sequence[str]
 ) -> Estimate:
     options, embedding = migrated(collection, migration, services)
-    return await services.estimator.estimate_rebuild(collection, options, embedding, models)
+    return await estimator_of(services).estimate_rebuild(collection, options, embedding, models)
 
 
 async def _of_load(tenant: str, name: str, load: LoadBody, services: ApiServices, models: Sequence[str]) -> Estimate:
     collection = await services.ledger[Collections].find(tenant, name)
     sample = [SampleText(document.text, document.title, document.questions) for document in load.sample]
     planned = PlannedLoad(load.count, load.bytes, sample, load.pages)
-    return await services.estimator.estimate_load(tenant, collection, planned, models)
+    return await estimator_of(services).estimate_load(tenant, collection, planned, models)
+
+
+async def _status(tenant: str, services: ApiServices) -> dict[str, list[StoredEstimateView]]:
+    return {"estimates": [_stored(each) for each in await services.ledger[Estimates].latest(tenant)]}
+
+
+def _stored(estimate: StoredEstimate) -> StoredEstimateView:
+    return StoredEstimateView.of(estimate, estimate=known_fields(estimate.estimate, EstimateView.model_fields))
+
+
+ESTIMATE_ROUTES = FeatureRoutes(
+    (router,),
+    {"name": "estimates", "description": "The cost of a load or a rebuild, before it starts."},
+    status=_status,
+)
+
+
+def estimator_of(services: ApiServices) -> Estimator:
+    settings, ledger = services.settings, services.ledger
+    return Estimator(
+        services.parts.ingest_defaults,
+        partial(price, settings),
+        partial(list_price, settings),
+        ledger[Collections],
+        ledger[Estimates],
+        model=services.parts.chat.name,
+        tier=settings.ingest_tier,
+        embedding=settings.embedding_model or "",
+        limits=services.limiters.of_load,
+        queue_tokens=settings.llm_batch_queue_tokens,
+    )

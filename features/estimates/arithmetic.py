@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import ceil, sqrt
 
+from features.estimates.domain import BilledChunk
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import CollectionOptions
-from shared.domain.estimates import BilledChunk
 from shared.domain.limit_use import LimitUse
 from shared.domain.usage import Usage
 from shared.ingest.generate.generator import key_of, requests

@@ -1,1 +1,0 @@
-"""Costs: prices, budgets, and estimates of a load or a rebuild before it starts."""
