@@ -28,7 +28,6 @@ from api.routes import (
     contents,
     dead_letters,
     documents,
-    erasures,
     events,
     health,
     jobs,
@@ -85,7 +84,6 @@ _TAGS = [
     {"name": "documents", "description": "Upload, follow, retry and delete documents."},
     {"name": "collections", "description": "A tenant's named indexes, which are created on first use."},
     {"name": "dead letters", "description": "Failed documents and dead chunks: list, retry or discard them."},
-    {"name": "erasures", "description": "Delete a collection with all derived data."},
     {"name": "queries", "description": "Chunks and answers, with citations."},
     {"name": "status", "description": "Open work, its rate, and the limits."},
     {"name": "budgets", "description": "Limits on the tokens and the cost of the ingest."},
@@ -108,7 +106,6 @@ _PARTS = (
     collections,
     calibration,
     dead_letters,
-    erasures,
     status,
     usage,
     budgets,
@@ -136,7 +133,6 @@ def _routes() -> tuple[BaseRoute, ...]:
         for feature_router in feature.routers:
             router.include_router(feature_router)
     router.include_router(budgets.operator_router)
-    router.include_router(erasures.operator_router)
     return (*refusals(router.routes), *router.routes)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from features.audit_log.routes import AUDIT_LOG_ROUTES
 from features.builds.routes import BUILD_ROUTES
 from features.conversations.routes import CONVERSATION_ROUTES
+from features.erasure.routes import ERASURE_ROUTES
 from features.estimates.routes import ESTIMATE_ROUTES
 from features.evaluation.routes import EVALUATION_ROUTES
 from features.feedback.routes import FEEDBACK_ROUTES
@@ -22,6 +23,7 @@ FEATURE_ROUTES: tuple[FeatureRoutes, ...] = (
     AUDIT_LOG_ROUTES,
     BUILD_ROUTES,
     CONVERSATION_ROUTES,
+    ERASURE_ROUTES,
     ESTIMATE_ROUTES,
     EVALUATION_ROUTES,
     FEEDBACK_ROUTES,

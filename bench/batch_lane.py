@@ -26,6 +26,7 @@ from uuid import uuid4
 import psutil
 
 from embedded.stack import Stack
+from features.erasure.ledger.erasures import Erasures
 from shared.domain.batches import Batch
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import Collection, CollectionOptions
@@ -41,7 +42,6 @@ from shared.ingest.batches.lines import Lines
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.generate.generator import content_key
 from shared.ledger.documents.documents import Documents
-from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.schema import migrate
 from shared.ledger.work.costs import Costs

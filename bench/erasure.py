@@ -24,11 +24,11 @@ from sqlalchemy import TextClause, text
 
 from embedded.stack import Stack
 from features.all import FEATURES
+from features.erasure.ledger import erasures
 from shared.domain.collections import Collection
 from shared.domain.documents import NewDocument
 from shared.domain.index_location import IndexNames
 from shared.ledger.documents.documents import Documents
-from shared.ledger.erasure import erasures
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.schema import migrate

@@ -5,6 +5,7 @@ from __future__ import annotations
 from features.audit_log.feature import AUDIT_LOG
 from features.builds.feature import BUILDS
 from features.conversations.feature import CONVERSATIONS
+from features.erasure.feature import ERASURE
 from features.evaluation.feature import EVALUATION
 from features.feedback.feature import FEEDBACK
 from features.gaps.feature import GAPS
@@ -17,6 +18,7 @@ FEATURES: tuple[Feature, ...] = (
     AUDIT_LOG,
     BUILDS,
     CONVERSATIONS,
+    ERASURE,
     EVALUATION,
     FEEDBACK,
     GAPS,
@@ -24,4 +26,3 @@ FEATURES: tuple[Feature, ...] = (
     VERIFICATION,
     WEBHOOKS,
 )
-FEATURES: tuple[Feature, ...] = (AUDIT_LOG, CONVERSATIONS, EVALUATION, FEEDBACK, GAPS, SHARED_ANSWERS, WEBHOOKS)

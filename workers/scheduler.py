@@ -104,7 +104,6 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("yield_batches", every, ledger[Batches].yield_to_uploads),
         Step("forget_batches", _TIDY_EVERY, partial(ledger[Batches].forget, _FORGET_BATCHES_AFTER)),
         Step("nudge", _NUDGE_EVERY, cleaner.nudge_optimizers),
-        Step("recheck_erasures", _RECHECK_EVERY, cleaner.recheck_erasures),
         Step("book_lost_calls", every, ledger[Budgets].book_lost),
         Step("follow_settings", _NUDGE_EVERY, ledger[Budgets].follow_settings),
         Step("forget_calls", _TIDY_EVERY, ledger[Budgets].forget),

@@ -10,8 +10,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from shared.domain.erasures import Erasure
-    from shared.maintenance.erasure_check import ErasureScope, Leftover
+    from features.erasure.check import ErasureScope, Leftover
+    from features.erasure.domain import Erasure
 
 REMAINS = 1  # exit code
 
@@ -45,7 +45,7 @@ def check(
         raise typer.BadParameter("Add tenant, collection or document to erase one, or --check.")
     import asyncio
 
-    from shared.maintenance.erasure_check import ErasureScope
+    from features.erasure.check import ErasureScope
 
     findings = asyncio.run(_checked(ErasureScope(tenant, collection, document)))
     for finding in findings:
@@ -103,8 +103,8 @@ def _start(*, tenant: str = "", collection: str | None = None, document: UUID | 
 async def _started(tenant: str, collection: str | None, document: UUID | None) -> Erasure:
     from contextlib import AsyncExitStack
 
+    from features.erasure.ledger.erasures import Erasures
     from shared.domain.actors import COMMAND_LINE
-    from shared.ledger.erasure.erasures import Erasures
     from shared.ledger.postgres import actors
     from shared.services.parts import Parts
     from shared.settings import load
@@ -119,8 +119,9 @@ async def _checked(scope: ErasureScope) -> Sequence[Leftover]:
     from contextlib import AsyncExitStack
 
     from features.all import FEATURES
+    from features.erasure.check import erasure_check_of
     from shared.services.parts import Parts
     from shared.settings import load
 
     async with AsyncExitStack() as stack:
-        return await Parts(load(), stack, features=FEATURES).erasure_check.run(scope)
+        return await erasure_check_of(Parts(load(), stack, features=FEATURES)).run(scope)

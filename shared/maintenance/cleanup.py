@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from shared.broker.tenant_keys import TenantKeys
 from shared.domain.builds import Build
 from shared.domain.documents import DeletableDocument
 from shared.domain.errors import ForeaskError, Unavailable, Unreadable
@@ -16,8 +15,6 @@ from shared.ingest.index.finish import Finisher, confirmed
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.documents.unreferenced_objects import OutdatedObjects
-from shared.ledger.erasure.erased_tables import ErasedTable
-from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres import alone
 from shared.ledger.work.finishing import Finishing
@@ -48,10 +45,7 @@ class Cleaner:
     uploads: Uploads
     collections: Collections
     builds: Builds
-    erasures: Erasures
-    erased_tables: Sequence[ErasedTable]
     outdated: OutdatedObjects
-    tenant_keys: TenantKeys
     finisher: Finisher
     descriptions: Descriptions
 
@@ -66,7 +60,6 @@ class Cleaner:
             "delete": self.delete_documents,
             "drop": self.drop_builds,
             "outdate": self.remove_outdated,
-            "erase": self.erase,
         }
 
     async def clean(self) -> None:
@@ -146,34 +139,6 @@ class Cleaner:
             await self.outdated.forget_used(name, parts)
         elif not await self.outdated.rename(name, renamed):
             await self.uploads.remove([stored_in(renamed[parts[0]])])
-
-    async def erase(self) -> bool:
-        """Delete some remaining rows of erased tenants, collections and documents whose documents are deleted."""
-        erasure = await self.erasures.proceed(self.tenant_keys.delete, self.erased_tables)
-        if erasure is not None and erasure.finished_at is not None:
-            log.info("erasure.finished", erasure_id=str(erasure.id), tenant=erasure.tenant, deleted=erasure.deleted)
-        return erasure is not None
-
-    async def recheck_erasures(self) -> bool:
-        """Delete points that late writers have written for erased collections and documents since the erasure's end.
-
-        Qdrant cannot reject a write of a late writer. A writer that survives has its points swept, but it may be killed
-        after its write, for example after its machine was suspended for an hour.
-        """
-        due = await self.erasures.due_rechecks(_SLICE)
-        if not due:
-            return False
-        collections = [each for erasure in due for each in erasure.collection_ids]
-        documents = [each for erasure in due for each in erasure.document_ids]
-
-        async def delete(name: str) -> None:
-            if late := await self.index.delete_all_of(name, collections, documents):
-                log.warning("erasure.late_points", index_name=name, points=late)
-
-        names = await self.index.names()
-        done = len(await confirmed(names, delete)) == len(names)
-        await self.erasures.settle_rechecks(due, confirmed=done)
-        return done and len(due) == _SLICE
 
     async def delete_documents(self) -> bool:
         """Delete the points of deleted documents, then their rows."""

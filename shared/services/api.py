@@ -13,7 +13,6 @@ from shared.domain.collections import Collection
 from shared.domain.limit_use import LimitUse
 from shared.ledger.ledger import Ledger
 from shared.ledger.postgres.database import Database
-from shared.maintenance.erasure_check import ErasureCheck
 from shared.providers.chat import ChatModel
 from shared.providers.embedding import Embedders
 from shared.providers.limiter.limiter import Limiter
@@ -90,7 +89,6 @@ class ApiServices:
     embedders: Embedders
     retriever: Retriever
     calibrator: Calibrator
-    erasure_check: ErasureCheck
     answerer_for: Callable[[str, Collection | None, bool], Answerer]
     condenser_for: Callable[[str], ChatModel] | None
     findings: Callable[[], AsyncIterator[Finding]]
@@ -122,7 +120,6 @@ def assemble(parts: Parts) -> ApiServices:
         embedders=query_embedders(parts),
         retriever=retriever_of(parts),
         calibrator=parts.calibrator,
-        erasure_check=parts.erasure_check,
         answerer_for=answerer_of(parts),
         condenser_for=condenser_of(parts),
         findings=partial(findings, parts),

@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # the parts below import these when they are made: not every 
     from shared.ingest.index.finish import Finisher
     from shared.ingest.options import IngestDefaults
     from shared.ledger.postgres.election import Election
-    from shared.maintenance.erasure_check import ErasureCheck
     from shared.maintenance.orphans import Orphans
     from shared.providers.batches import BatchProvider
     from shared.providers.chat import OpenAIChat
@@ -170,26 +169,6 @@ class Parts:
         from shared.maintenance.orphans import Orphans
 
         return Orphans(self.uploads, self.ledger[Documents], self.ledger[DeploymentIdentity])
-
-    @cached_property
-    def erasure_check(self) -> ErasureCheck:
-        from shared.ledger.documents.documents import Documents
-        from shared.ledger.erasure.erasures import Erasures
-        from shared.ledger.erasure.leftover_rows import Remains
-        from shared.ledger.work.batches import Batches
-        from shared.maintenance.erasure_check import ErasureCheck
-        from shared.services.features import erased_tables
-
-        return ErasureCheck(
-            erasures=self.ledger[Erasures],
-            remains=Remains(self.database, erased_tables(self.features)),
-            documents=self.ledger[Documents],
-            index=self.index,
-            tenant_keys=self.tenant_keys,
-            uploads=self.uploads,
-            batches=self.ledger[Batches],
-            provider=lambda: self.batch_api if self.settings.llm_model else None,
-        )
 
     @cached_property
     def ingest_defaults(self) -> IngestDefaults:

@@ -14,7 +14,6 @@ from shared.ingest.index import BATCH_CHUNKS
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.documents.unreferenced_objects import OutdatedObjects
-from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.ledger import Ledger
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.election import Election
@@ -27,7 +26,7 @@ from shared.maintenance.wanted import WantedWorkers, WorkerPool
 from shared.providers.limiter import usage
 from shared.providers.limiter.limiter import ProviderLimits, connect
 from shared.providers.limiter.script import LimiterScript, Terms
-from shared.services.features import Step, erased_tables
+from shared.services.features import Step
 from shared.services.ingest import slots_of_parser, slots_of_reader
 from shared.services.llm import llm_limits
 from shared.services.parts import Parts
@@ -101,10 +100,7 @@ def cleaner_of(parts: Parts) -> Cleaner:
         uploads=parts.uploads,
         collections=parts.ledger[Collections],
         builds=parts.ledger[Builds],
-        erasures=parts.ledger[Erasures],
-        erased_tables=erased_tables(parts.features),
         outdated=OutdatedObjects(parts.database),
-        tenant_keys=parts.tenant_keys,
         finisher=parts.finisher,
         descriptions=parts.ledger[Descriptions],
     )

@@ -83,14 +83,14 @@ def has_claims(fleet: Fleet, name: str) -> bool:
 
 
 @guards(
-    "shared/ledger/erasure/searches.py",
+    "features/erasure/ledger/searches.py",
     "unused = [row.key for row in found if row.unused]",
     "unused = []",
     means="a tenant's paid replies outlive its erasure",
 )
 @guards(
-    "shared/maintenance/cleanup.py",
-    '            "erase": self.erase,',
+    "features/erasure/feature.py",
+    '        Step("erase", parts.settings.tuning.reconcile_interval, eraser.erase),\n',
     "",
     means="an erasure does not continue after its documents are deleted",
 )

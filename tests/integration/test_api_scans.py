@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.ledger.erasure.erasures import Erasures
+from features.erasure.ledger.erasures import Erasures
 from tests.integration.test_erasure import finished
 from tests.integration.test_read_stage import run
 from tests.support.api import as_tenant, calling, events_of, serving, with_keys, work

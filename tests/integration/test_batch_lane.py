@@ -11,6 +11,8 @@ from redis.asyncio import Redis
 from sqlalchemy import text
 
 from features.all import FEATURES
+from features.erasure.check import ErasureScope, erasure_check_of
+from features.erasure.ledger.erasures import Erasures
 from shared.domain.budgets import Reserve
 from shared.domain.errors import LeaseLost
 from shared.domain.jobs import PauseReason
@@ -21,14 +23,12 @@ from shared.domain.usage import Usage
 from shared.ingest.batches import lines as of_lines
 from shared.ingest.batches.lane import BatchTerms
 from shared.ledger.documents.documents import Documents
-from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.estimated import marked
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.batches import Batches, Probe
 from shared.ledger.work.demand import Demand
 from shared.ledger.work.generation import GenerateWork
-from shared.maintenance.erasure_check import ErasureScope
 from shared.providers.adapt import Habits
 from shared.services.parts import Parts
 from shared.services.prices import price
@@ -36,6 +36,7 @@ from tests.conftest import Library
 from tests.integration.test_erasure import finished, make_all_due
 from tests.support.api import calling, work
 from tests.support.elapsed import age_limits
+from tests.support.erasing import clean, erase
 from tests.support.planted import guards
 from tests.support.scenario import section, text_of
 from tests.support.waiting import eventually
@@ -88,7 +89,7 @@ async def loaded(unprobed, once):
 async def check(services, settings):
     """A function that returns all findings of the check of an erasure."""
     async with AsyncExitStack() as stack:
-        erasure_check = Parts(settings, stack, features=FEATURES).erasure_check
+        erasure_check = erasure_check_of(Parts(settings, stack, features=FEATURES))
 
         async def findings(**scope):
             return await erasure_check.run(ErasureScope(**scope))
@@ -781,7 +782,7 @@ async def test_unlisted_input_file_expires_or_is_reported(services, provider, lo
 
 
 @guards(
-    "shared/ledger/erasure/erasures.sql",
+    "features/erasure/ledger/erasures.sql",
     "b.cancelled_at <= e.started_at AND {OPEN_BATCHES:b})",
     "false)",
     means="an erasure finishes while the provider has the texts",
@@ -798,9 +799,9 @@ async def test_erasure_cancels_batch_and_restores_nothing(services, provider, lo
         erasure = await erasures.start("default", "default" if scope == "collection" else None)
 
     for _round in range(10):
-        await services.cleaner.clean()
+        await clean(services)
         await make_all_due(services)
-    assert not await services.cleaner.erase()  # the provider still has the texts
+    assert not await erase(services)  # the provider still has the texts
     await until(services, loaded, "tenant IS NOT NULL", "done")
     await finished(services, erasure)
 

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import event, text
 
 from features.all import FEATURES
+from features.erasure.ledger.leftover_rows import LeftoverRows
 from features.verification.comparison import Verification
 from features.verification.domain import DifferingPoint
 from shared.domain.chunks import ChunkContent
@@ -19,7 +20,6 @@ from shared.domain.states import DocumentState
 from shared.domain.usage import Usage
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
-from shared.ledger.erasure.leftover_rows import Remains
 from shared.ledger.postgres.database import Database
 from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.indexing import IndexWork
@@ -234,10 +234,10 @@ async def test_erasure_leftovers_are_searched_in_slices(services, monkeypatch):
         " SELECT gen_random_uuid(), 'erased', gen_random_uuid(), repeat('x', 200), '{}' FROM generate_series(1, 100)"
         " RETURNING 1",
     )
-    remains, statements = Remains(services.database, erased_tables(FEATURES)), {}
+    leftovers, statements = LeftoverRows(services.database, erased_tables(FEATURES)), {}
     for pages in (1, 4_000):
-        monkeypatch.setattr("shared.ledger.erasure.leftover_rows._SLICE_PAGES", pages)
+        monkeypatch.setattr("features.erasure.ledger.leftover_rows._SLICE_PAGES", pages)
         with changes(services, "FROM queries t") as statements[pages]:
-            assert (await remains.rows("erased", [uuid4()], whole_tenant=True))["queries"] == 100
+            assert (await leftovers.rows("erased", [uuid4()], whole_tenant=True))["queries"] == 100
 
     assert len(statements[1]) > len(statements[4_000]) == 1

@@ -9,12 +9,12 @@ import pytest
 from foreask_client import AsyncClient
 from sqlalchemy import text
 
+from features.erasure.ledger.erasures import Erasures
 from shared.domain.attempts import FailedAttempt
 from shared.domain.budgets import BILLIONTHS, NO_TERMS, BudgetTerms, BudgetUnit, NewBudget, Period, SetBy
 from shared.domain.errors import BudgetExhausted, Conflict, NotFound, TimedOut
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.documents.documents import Documents
-from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.model.lanes import lane_of
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.costs import Costs
@@ -23,6 +23,7 @@ from shared.ledger.work.generation import GenerateWork
 from shared.process import metrics
 from shared.settings import ApiKey
 from tests.support.api import KEYS, as_tenant, calling, searchable, serving, with_keys, work
+from tests.support.erasing import clean
 from tests.support.pages import commands_of, foreask_with_background
 from tests.support.planted import guards
 from tests.support.waiting import eventually
@@ -476,7 +477,7 @@ async def test_erased_collection_and_tenant_have_no_budgets(services, library, o
         while (await services.ledger[Erasures].get(erasure.id)).finished_at is None:
             for statement in MAKE_DUE:
                 await sql(services, statement)
-            await services.cleaner.clean()
+            await clean(services)
 
     await erase("default")
     left = [budget.collection for budget in await services.ledger[Budgets].of("default")]

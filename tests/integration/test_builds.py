@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
+from features.erasure.ledger.erasures import Erasures
 from features.feedback.ledger.feedback import Feedback
 from shared.domain.builds import BuildState
 from shared.domain.collections import CollectionOptions
@@ -19,7 +20,6 @@ from shared.ledger.documents.accepted_questions import copy_from_live
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import Wanted
-from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.counters import Counters

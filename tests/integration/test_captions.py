@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
+from features.erasure.ledger.erasures import Erasures
 from shared.domain.budgets import BudgetUnit, NewBudget, Period, SetBy
 from shared.domain.collections import CollectionOptions
 from shared.domain.states import DocumentState
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
-from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.generation import GenerateWork
 from shared.services.parse import pictures_of

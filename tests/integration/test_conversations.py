@@ -10,8 +10,8 @@ from sqlalchemy import text
 from features.conversations import feature
 from features.conversations.domain import Citations, Conversation
 from features.conversations.ledger import Conversations
+from features.erasure.ledger.erasures import Erasures
 from shared.domain.keys import Owner
-from shared.ledger.erasure.erasures import Erasures
 from shared.settings import ApiKey
 from tests.integration.test_erasure import finished
 from tests.support.api import as_tenant, calling, with_keys, work

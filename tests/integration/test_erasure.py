@@ -13,6 +13,9 @@ from sqlalchemy import text
 
 from features.all import FEATURES
 from features.builds.ledger.gates import GateRequest, Gates
+from features.erasure.check import ErasureCheck, ErasureScope
+from features.erasure.ledger.erasures import TABLES_OF_TENANT, Erasures
+from features.erasure.ledger.leftover_rows import LeftoverRows
 from features.evaluation.ledger.evaluations import EvaluationRequest, Evaluations
 from features.evaluation.ledger.labelled_sets import LabelledSets
 from features.feedback.ledger.feedback import Feedback
@@ -35,8 +38,6 @@ from shared.ledger.documents import build_sync
 from shared.ledger.documents.completions import Completions
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import Wanted
-from shared.ledger.erasure.erasures import TABLES_OF_TENANT, Erasures
-from shared.ledger.erasure.leftover_rows import Remains
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
@@ -47,7 +48,6 @@ from shared.ledger.work import paid_contents
 from shared.ledger.work.batches import Batches
 from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.leftovers import Leftovers
-from shared.maintenance.erasure_check import ErasureCheck, ErasureScope
 from shared.services.features import erased_tables
 from shared.services.llm import batch_api_of
 from shared.settings import ApiKey
@@ -56,6 +56,7 @@ from tests.conftest import Library
 from tests.support.api import as_tenant, calling, ready, serving, with_keys, work
 from tests.support.counters import DIFFERENCES
 from tests.support.emptying import PREFIX
+from tests.support.erasing import clean, erase, erasure_steps
 from tests.support.pages import commands_of, foreask_with_background
 from tests.support.planted import guards
 from tests.support.qdrant import headers_of, qdrant_client
@@ -112,7 +113,7 @@ async def make_all_due(services):
 
 async def finished(services, erasure):
     """Clean up until an erasure has finished, and return it."""
-    steps = services.cleaner.steps
+    steps = {**services.cleaner.steps, **erasure_steps(services)}
     for _ in range(60):
         for name in ("drop", "purge", "delete", "outdate", "sweep", "erase"):  # each ends waits of later ones
             await steps[name]()
@@ -145,7 +146,7 @@ async def check(services, settings, keys, provider):
     batch_api = batch_api_of(settings, stack)
     erasure_check = ErasureCheck(
         erasures=services.ledger[Erasures],
-        remains=Remains(services.database, erased_tables(FEATURES)),
+        rows=LeftoverRows(services.database, erased_tables(FEATURES)),
         documents=services.ledger[Documents],
         index=services.index,
         tenant_keys=keys,
@@ -204,7 +205,7 @@ async def filled(services):
         for statement in (SHARE, CONVERSE):
             await run(services, statement, tenant=tenant, collection="default", documents=[document.id])
         await run(services, RESOLVE, tenant=tenant, collection="default", document=document.id)
-    await services.cleaner.clean()
+    await clean(services)
 
 
 async def state_of(services, tenant):
@@ -245,12 +246,17 @@ async def test_tenant_erasure_deletes_all_and_only_its_data(services, check, key
 
 
 async def test_erasure_interrupted_at_any_step_resumes(services, check, once, monkeypatch):
-    for module in ("builds.builds", "erasure.erasures", "documents.completions"):
-        monkeypatch.setattr(f"shared.ledger.{module}._SLICE", 3)
+    for ledger in (
+        "shared.ledger.builds.builds",
+        "features.erasure.ledger.erasures",
+        "shared.ledger.documents.completions",
+    ):
+        monkeypatch.setattr(f"{ledger}._SLICE", 3)
     await once(filled)
     before = await state_of(services, "bob")
     erasure = await services.ledger[Erasures].start("alice")
-    steps = [services.cleaner.steps[name] for name in ("purge", "drop", "outdate", "sweep", "erase")]
+    cleanup = services.cleaner.steps
+    steps = [*(cleanup[name] for name in ("purge", "drop", "outdate", "sweep")), erasure_steps(services)["erase"]]
 
     # Each step is interrupted, a little later in each iteration, and then run completely.
     for iteration in range(60):
@@ -461,7 +467,7 @@ async def test_feedback_on_erased_collection_is_not_found(services, library, onc
     means="an erasure keeps the resolution by the document",
 )
 @guards(
-    "shared/ledger/erasure/searches.sql",
+    "features/erasure/ledger/searches.sql",
     "CASE WHEN q.chunk_ids[1] NOT IN (SELECT id FROM erased) THEN q.best_score END",
     "q.best_score",
     means="an erasure keeps the score of the document's chunk",
@@ -532,21 +538,21 @@ async def test_query_logged_while_erasure_waits_names_no_chunk(services, library
 
 
 @guards(
-    "shared/ledger/erasure/searches.py",
+    "features/erasure/ledger/searches.py",
     "    return Slice(0 if change is SQL.remove_chunks else changed.rowcount, until)",
     "    return Slice(0 if change is SQL.remove_chunks else changed.rowcount)",
     means="an erasure reads only the first logged queries",
     case="document",
 )
 @guards(
-    "shared/ledger/erasure/searches.sql",
+    "features/erasure/ledger/searches.sql",
     "AND q.created_at <= CAST(",
     "AND q.created_at < CAST(",
     means="an erasure passes over the last logged queries of a slice",
     case="document",
 )
 @guards(
-    "shared/ledger/erasure/searches.py",
+    "features/erasure/ledger/searches.py",
     '"builds": erasure["collection_ids"]',
     '"builds": erasure["build_ids"]',
     means="the logged queries of an erased collection remain",
@@ -555,7 +561,7 @@ async def test_query_logged_while_erasure_waits_names_no_chunk(services, library
 @pytest.mark.parametrize("scope", ["document", "collection", "tenant"])
 async def test_query_log_is_searched_in_slices(*, services, library, check, once, monkeypatch, scope):
     """Several queries were logged at the same time, and others of another tenant in between."""
-    monkeypatch.setattr("shared.ledger.erasure.searches._SLICE_QUERIES", 2)
+    monkeypatch.setattr("features.erasure.ledger.searches._SLICE_QUERIES", 2)
     (document,) = await once(ready, ("A text.", "a.md"))
     ((chunk,),) = await run(services, "SELECT id FROM chunks")
     collection, other = await library.collection(), await Library(services, "other").collection()
@@ -810,7 +816,7 @@ def held():
 
 
 @guards(
-    "shared/ledger/erasure/erasures.sql",
+    "features/erasure/ledger/erasures.sql",
     "nextval('fencing')",
     "NULL",
     means="a late reply restores data of an erased tenant",
@@ -837,7 +843,7 @@ async def test_settlement_during_tenant_erasure_stores_nothing(services, provide
 
     await finished(services, erasure)
     for _ in range(2):  # a late writer's points are swept at once and again later
-        await services.cleaner.clean()
+        await clean(services)
         await make_all_due(services)
     assert await check(tenant="alice") == {}
     assert await run(services, DIFFERENCES) == []
@@ -877,18 +883,18 @@ async def test_failed_late_write_after_erasure_leaves_no_points(services, provid
 
     of_scope = {"tenant": "alice"} if scope == "tenant" else {"document_id": document.id}
     assert any(name.startswith("qdrant") for name in await check(**of_scope))
-    await services.cleaner.clean()
+    await clean(services)
     assert await check(**of_scope) == {}
 
 
 async def recheck(services):
     """Delete the points of finished erasures again, as if their next check were due."""
     await run(services, "UPDATE erasures SET recheck_at = now() WHERE recheck_at IS NOT NULL")
-    await services.cleaner.recheck_erasures()
+    await erasure_steps(services)["recheck_erasures"]()
 
 
 @guards(
-    "shared/ledger/erasure/erasures.sql",
+    "features/erasure/ledger/erasures.sql",
     "WHERE recheck_at <= now()",
     "WHERE recheck_at IS NULL",
     means="the points of a writer that died after an erasure remain",
@@ -947,7 +953,7 @@ async def test_recheck_is_repeated_until_qdrant_confirms(services, once, monkeyp
 
 
 @guards(
-    "shared/ledger/erasure/erasures.sql",
+    "features/erasure/ledger/erasures.sql",
     "e.fenced_at <= now() - CAST(:writers_end_after AS interval)",
     "CAST(:writers_end_after AS interval) IS NOT NULL",
     means="an erasure finishes before a settlement that writes paid results",
@@ -970,7 +976,7 @@ async def test_unfinished_late_settlement_delays_erasure(services, provider, lib
         await eventually(partial(is_waiting, services))
         for _ in range(15):  # within the time that a transaction may take
             await run(services, MAKE_ALL_DUE.replace(WRITERS_HAVE_ENDED, ""))
-            await services.cleaner.clean()
+            await clean(services)
         assert await run(services, "SELECT fence IS NOT NULL, finished_at FROM erasures") == [(True, None)]
         await blocking.rollback()
     await settling
@@ -981,13 +987,13 @@ async def test_unfinished_late_settlement_delays_erasure(services, provider, lib
 
 
 @guards(
-    "shared/ledger/erasure/erasures.sql",
+    "features/erasure/ledger/erasures.sql",
     " AND a.lease_token < e.fence",
     "",
     means="an erasure waits as long as a tenant's documents are edited during calls",
 )
 @guards(
-    "shared/ledger/erasure/erasures.sql",
+    "features/erasure/ledger/erasures.sql",
     " AND coalesce(o.token, 0) < e.fence",
     "",
     means="an erasure waits as long as a tenant's uploads are replaced",
@@ -1010,7 +1016,7 @@ async def test_erasure_ends_while_tenant_is_never_idle(services, provider, libra
         for name in ("purge", "delete", "sweep", "outdate"):
             await services.cleaner.steps[name]()
         await delete_during_call(number)
-        while await services.cleaner.erase():
+        while await erase(services):
             pass
         assert await run(services, "SELECT 1 FROM abandoned_calls") != []
         assert await run(services, "SELECT 1 FROM outdated_objects") != []
@@ -1022,7 +1028,7 @@ async def test_erasure_ends_while_tenant_is_never_idle(services, provider, libra
 
 
 @guards(
-    "shared/ledger/erasure/searches.py",
+    "features/erasure/ledger/searches.py",
     "    if len(locked) < len(unused):",
     "    if False:",
     means="paid questions remain that another transaction held during the search",
@@ -1074,7 +1080,7 @@ async def test_late_replies_for_erased_document_are_not_stored(services, provide
 async def test_paid_questions_of_deleted_document_expire(services, provider, library, once):
     (document,) = await once(ready, ("A text.", "a.md"))
     await services.ledger[Documents].delete("default", document.id)
-    await services.cleaner.clean()
+    await clean(services)
     completions = services.ledger[Completions]
 
     assert not await completions.forget(WEEK)
@@ -1115,7 +1121,7 @@ async def test_completion_used_by_new_chunk_is_kept(services, once):
     (document,) = await once(ready, ("A text.", "a.md"))
     ((key,),) = await run(services, "SELECT content_key FROM completions")
     await services.ledger[Documents].delete("default", document.id)
-    await services.cleaner.clean()
+    await clean(services)
     await run(services, "UPDATE completions SET unused_since = now() - interval '8 days'")
 
     async with services.database.begin() as connection:  # a parse worker is about to insert a chunk with the key
@@ -1175,7 +1181,7 @@ async def test_documented_commands_erase_and_report_leftovers(services, foreask)
     assert (code, "1 documents are being deleted" in output) == (0, True), output
     code, output = await foreask(checks[2])
     assert (code, "postgresql  document_versions" in output) == (1, True), output
-    await services.cleaner.clean()
+    await clean(services)
 
     assert (await foreask(checks[0]))[0] == 1
     code, output = await foreask(of_collection.replace("handbook", "none") + " --yes")

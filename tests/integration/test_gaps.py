@@ -9,12 +9,12 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
+from features.erasure.ledger.erasures import Erasures
 from features.gaps.feature import GAPS
 from features.gaps.finder import GapFinder
 from features.gaps.ledger import Gaps
 from features.gaps.schemas import GapPage, GapView
 from shared.ledger.documents.documents import Documents
-from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.settings import TenantLimits
 from tests.conftest import Library
@@ -289,7 +289,7 @@ async def test_chunk_lists_questions_that_found_it_first(client, services, colle
 
 
 @guards(
-    "shared/ledger/erasure/searches.sql",
+    "features/erasure/ledger/searches.sql",
     "CASE WHEN q.chunk_ids[1] NOT IN (SELECT id FROM erased) THEN q.best_score END",
     "q.best_score",
     means="the score of an erased chunk becomes the score of another one",

@@ -28,6 +28,7 @@ from tests.conftest import Library
 from tests.integration.test_erasure import make_all_due
 from tests.integration.test_interleavings import run
 from tests.support.api import as_tenant, calling, running, with_keys, work
+from tests.support.erasing import clean
 from tests.support.planted import guards
 from tests.support.refused import refusing
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
@@ -594,7 +595,7 @@ async def test_erasure_is_listed_and_removes_jobs(client, services, provider):
     assert (job.kind, job.state, job.collection, job.total) == ("erasure", "running", "default", 1)
 
     async def is_finished():
-        await services.cleaner.clean()
+        await clean(services)
         await make_all_due(services)  # an emptied collection waits a minute for late writers
         return (await shown(client, erasure)).state == "done"
 

@@ -14,6 +14,7 @@ from sqlalchemy import text
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
+from features.erasure.ledger.erasures import Erasures
 from features.verification.comparison import Verification
 from features.verification.domain import DifferingPoint
 from shared.domain.attempts import FailedAttempt
@@ -23,7 +24,6 @@ from shared.ingest.index import writer
 from shared.ingest.index.stage import index_batch
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
-from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.indexing import IndexWork
 from shared.vectors.errors import CollectionRefused, Refusal

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
+from features.erasure.ledger.erasures import Erasures
 from shared.domain.attempts import FailedAttempt
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Transient
@@ -26,7 +27,6 @@ from shared.ingest.parse.scans import language_data
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.page_texts import PageTexts
-from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import AdvisoryLock, lock
@@ -636,7 +636,7 @@ async def test_cancelled_job_discards_documents_being_read(scanned):
     means="a late settlement restores an erased text of a page",
 )
 @guards(
-    "shared/ledger/erasure/searches.py",
+    "features/erasure/ledger/searches.py",
     "for table, keys in _OF_KEYS.items()}",
     'for table, keys in _OF_KEYS.items() if table != "page_texts"}',
     means="an erasure leaves the texts of pages",

@@ -7,9 +7,9 @@ from math import ceil, log2
 import pytest
 from sqlalchemy import text
 
+from features.erasure.ledger.erasures import Erasures
 from shared.domain.batches import Unanswered
 from shared.domain.states import DocumentState
-from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.work.batches import Batches
 from shared.ledger.work.shown_batches import ShownBatches
 from tests.integration.test_batch_budgets import PLENTY, unpolled
@@ -244,7 +244,7 @@ async def billed_tokens(services):
 
 
 @guards(
-    "shared/ledger/erasure/erasures.py",
+    "features/erasure/ledger/erasures.py",
     '    await connection.execute(SQL.lock_batches, {"tenant": parameters["tenant"]})\n',
     "",
     means="an erasure misses the parts of a batch that is being divided",

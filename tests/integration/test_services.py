@@ -12,6 +12,7 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from features.all import FEATURES
+from features.erasure.check import erasure_check_of
 from shared.domain.errors import InvalidInput
 from shared.services import build
 from shared.services.start import check_start, hint_of, travels_openly
@@ -135,11 +136,17 @@ def test_base_url_without_path_is_hinted_at():
 
 
 @pytest.mark.usefixtures("session_services")  # they make the schema
-@pytest.mark.parametrize("role", ["api", "scheduler"])
-async def test_erasing_role_without_features_does_not_start(settings, role):
+async def test_scheduler_without_features_does_not_start(settings):
     with pytest.raises(ValueError, match="needs the features"):
-        async with build(role, settings):
+        async with build("scheduler", settings):
             pytest.fail("it started")
+
+
+@pytest.mark.usefixtures("session_services")
+async def test_erasure_is_not_checked_without_features(settings):
+    async with build("api", settings) as services:
+        with pytest.raises(ValueError, match="needs the features"):
+            erasure_check_of(services.parts)
 
 
 async def test_only_api_warns_about_unencrypted_qdrant_key(settings, recwarn):

@@ -7,9 +7,9 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
+from features.erasure.ledger.erasures import Erasures
 from features.shared_answers.feature import forget
 from features.shared_answers.ledger import SharedAnswers
-from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.feedback.query_log import QueryLog
 from tests.conftest import Library
 from tests.integration.test_erasure import finished

@@ -4,9 +4,9 @@ from uuid import uuid4
 
 import pytest
 
+from features.erasure.ledger.erasures import Erasures
 from features.verification.unowned_points import PointCheck
 from shared.ledger.documents.audit import Audit
-from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.model.collections import Collections
 from shared.vectors import writes
 from tests.conftest import Library

@@ -44,6 +44,7 @@ from shared.outside import addresses
 from shared.outside.addresses import ForbiddenAddress
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.erasing import clean
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
@@ -549,7 +550,7 @@ async def test_builds_and_erasures_send_messages_without_erased_names(open_clien
 
     erasure = (await open_client.delete("/v1/collections/default")).json()
     for _ in range(30):
-        await services.cleaner.clean()
+        await clean(services)
         async with services.database.begin() as connection:
             for table in ("sweeps", "outdated_objects", "abandoned_calls"):
                 await connection.execute(text(f"UPDATE {table} SET due_at = now()"))

@@ -18,11 +18,11 @@ from uuid import UUID, uuid4
 from sqlalchemy import RowMapping, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.erasures import Erasure
+from features.erasure.domain import Erasure
+from features.erasure.ledger.searches import SEARCHES
 from shared.domain.errors import NotFound
 from shared.ledger.documents.documents import delete_rows, lock_rows
 from shared.ledger.erasure.erased_tables import ErasedTable
-from shared.ledger.erasure.searches import SEARCHES
 from shared.ledger.model import collections, states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision

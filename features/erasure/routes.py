@@ -8,18 +8,22 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from api.schemas.erasures import ErasureView, RemainingDataView, RemainingPartView
+from features.erasure.check import ErasureScope, erasure_check_of
+from features.erasure.ledger.erasures import Erasures
+from features.erasure.schemas import ErasureView, RemainingDataView, RemainingPartView
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.http.access.auth import Manager, Operator
+from shared.http.feature_routes import FeatureRoutes
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
 from shared.http.schemas.common import CollectionName, TenantName
 from shared.http.state import CollectionCacheDep, ServicesDep
-from shared.ledger.erasure.erasures import Erasures
-from shared.maintenance.erasure_check import ErasureScope
 
 router = APIRouter(prefix="/v1", tags=["erasures"])
 operator_router = APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=[Operator])
+ERASURE_ROUTES = FeatureRoutes(
+    (router, operator_router), {"name": "erasures", "description": "Delete a collection with all derived data."}
+)
 
 # Without an example, so that no request that is generated from the OpenAPI document erases a tenant.
 _Confirmation = Annotated[str | None, Query(description="Required: the tenant's name, as in the path")]
@@ -84,7 +88,7 @@ async def remains(tenant: TenantName, services: ServicesDep) -> Response:
     All rows are read, and all objects of the store are listed, which may take a while. Backups are not covered.
     """
     try:
-        findings = await services.erasure_check.run(ErasureScope(tenant))
+        findings = await erasure_check_of(services.parts).run(ErasureScope(tenant))
     except OSError as error:
         raise Unavailable("The store of uploads cannot be read.", component="uploads") from error
     remains = [RemainingPartView.of(each) for each in findings]

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from sqlalchemy import TextClause, text
 
+from features.erasure.ledger import searches
 from shared.ledger.documents.versions import IS_REFERENCE, STORED_IN
-from shared.ledger.erasure import searches
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
@@ -55,7 +55,7 @@ _UNDER_NAME = {
 _WITHOUT_CHUNK = {"chunk_contents": SQL.contents_without_chunk, "chunk_questions": SQL.questions_without_chunk}
 
 
-class Remains:
+class LeftoverRows:
     """Finds leftover rows.
 
     Args:

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from features.erasure.ledger.erasures import Erasures
+from features.erasure.ledger.leftover_rows import LeftoverRows
 from shared.broker.tenant_keys import TenantKeys
 from shared.domain.batches import batch_of_file
 from shared.domain.errors import ForeaskError, InvalidInput, Unreadable
 from shared.domain.index_location import index_location_of
 from shared.ledger.documents.documents import Documents
-from shared.ledger.erasure.erasures import Erasures
-from shared.ledger.erasure.leftover_rows import Remains
 from shared.ledger.work.batches import Batches
+from shared.services.features import erased_tables
+from shared.services.parts import Parts
 from shared.storage.uploads import Uploads
 from shared.vectors.index import Index
 
@@ -73,7 +75,7 @@ class ErasureCheck:
     """The parts that are checked; `provider` returns the provider's files, or None without a language model."""
 
     erasures: Erasures
-    remains: Remains
+    rows: LeftoverRows
     documents: Documents
     index: Index
     tenant_keys: TenantKeys
@@ -95,13 +97,13 @@ class ErasureCheck:
         collections = {each for erasure in erasures for each in erasure.collection_ids}
         documents = {each for erasure in erasures for each in erasure.document_ids}
         if scope.document_id is not None:
-            documents |= {scope.document_id, *await self.remains.document_ids(scope.document_id)}
+            documents |= {scope.document_id, *await self.rows.document_ids(scope.document_id)}
         elif tenant is not None:
-            collections |= set(await self.remains.collection_ids(tenant, scope.collection))
+            collections |= set(await self.rows.collection_ids(tenant, scope.collection))
         whole_tenant = scope.collection is None and scope.document_id is None
-        rows = await self.remains.rows(tenant, sorted(collections | documents), whole_tenant=whole_tenant)
+        rows = await self.rows.rows(tenant, sorted(collections | documents), whole_tenant=whole_tenant)
         if scope.collection is not None and tenant is not None:
-            for table, count in (await self.remains.under_name(tenant, scope.collection)).items():
+            for table, count in (await self.rows.under_name(tenant, scope.collection)).items():
                 rows[table] += count
         findings = [Leftover("postgresql", table, count) for table, count in rows.items()]
         findings += await self._points(tenant or "", sorted(collections), sorted(documents), whole_tenant=whole_tenant)
@@ -130,7 +132,7 @@ class ErasureCheck:
         async for names in self.uploads.pages():
             unnamed += len(set(names) - await self.documents.stored_in_use(names))
         foreign = 0
-        for parts in await self.remains.packs():
+        for parts in await self.rows.packs():
             try:
                 foreign += await self.uploads.foreign_bytes(parts)
             except Unreadable:
@@ -153,3 +155,16 @@ class ErasureCheck:
         open_batches = await self.batches.open_among(set(ids))
         left = sum(batch not in open_batches for batch in ids)
         return Leftover("provider", _INPUT_FILES, left)
+
+
+def erasure_check_of(parts: Parts) -> ErasureCheck:
+    return ErasureCheck(
+        erasures=parts.ledger[Erasures],
+        rows=LeftoverRows(parts.database, erased_tables(parts.features)),
+        documents=parts.ledger[Documents],
+        index=parts.index,
+        tenant_keys=parts.tenant_keys,
+        uploads=parts.uploads,
+        batches=parts.ledger[Batches],
+        provider=lambda: parts.batch_api if parts.settings.llm_model else None,
+    )
