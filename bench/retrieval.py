@@ -30,7 +30,7 @@ from shared.domain.index_location import IndexLocation, IndexNames
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database
 from shared.vectors.index import Index
-from shared.vectors.points import Point, PointContext, points_of
+from shared.vectors.schema.points import Point, PointContext, points_of
 from tests.support.deployment import Deployment, ScriptedProvider
 
 DIMENSIONS = 384

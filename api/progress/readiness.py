@@ -11,7 +11,7 @@ import structlog
 from shared.domain.errors import ForeaskError, Transient
 from shared.ledger.jobs.repairs import Repairs
 from shared.services.api import ApiServices
-from shared.vectors.notices import READS, WRITES
+from shared.vectors.transport.notices import READS, WRITES
 
 log = structlog.get_logger()
 

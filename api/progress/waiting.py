@@ -7,7 +7,7 @@ from shared.domain.errors import NotFound, Transient
 from shared.domain.states import DocumentState
 from shared.ledger.model.collections import Collections
 from shared.services.api import ApiServices
-from shared.vectors.notices import WRITES
+from shared.vectors.transport.notices import WRITES
 
 # The providers that a document in this state needs, the first one first.
 _NEEDS = {DocumentState.INDEXING: ("embedding",), DocumentState.SEARCHABLE: ("llm", "embedding")}

@@ -26,7 +26,7 @@ from shared.http.strict_route import StrictRoute
 from shared.ledger.tenants.keys import Keys
 from shared.services.api import ApiServices
 from shared.services.prices import require_prices
-from shared.vectors.filters import caller_conditions
+from shared.vectors.schema.filters import caller_conditions
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"], route_class=StrictRoute)
 

@@ -200,7 +200,7 @@ def _new_key(  # noqa: PLR0917 - the options of a key
 ) -> KeySpecification:
     from shared.domain.key_texts import OPERATOR
     from shared.domain.keys import KeyLimits, KeySpecification, Scope
-    from shared.vectors.filters import caller_conditions
+    from shared.vectors.schema.filters import caller_conditions
 
     caller_conditions(filter_, None)  # rejects a filter that is not valid in queries
     chosen = {Scope.OPERATOR} if owner == OPERATOR else set(map(Scope, scopes))

@@ -15,9 +15,9 @@ from shared.domain.text.bm25 import document_vector, query_vector
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import Embedder, Input, pack
 from shared.query.retrieve.query import QuestionOrigin
-from shared.vectors.filters import VisiblePoints
 from shared.vectors.hits import Hit
 from shared.vectors.index import Index
+from shared.vectors.schema.filters import VisiblePoints
 from shared.vectors.searches import chunk_search, exactly, question_listing, question_search, text_search
 
 _BATCH_INPUTS, _BATCH_TOKENS = 64, 8_000  # of one request for embeddings

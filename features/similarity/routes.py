@@ -34,7 +34,7 @@ from shared.http.replies import JsonReply
 from shared.http.state import ServicesDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.model.collections import Collections
-from shared.vectors.filters import caller_conditions, of_chunks, visible_points
+from shared.vectors.schema.filters import caller_conditions, of_chunks, visible_points
 
 router = APIRouter(prefix="/v1", tags=["queries"], route_class=StrictRoute)
 

@@ -184,7 +184,7 @@ class Parts:
     @cached_property
     def index(self) -> Index:
         from shared.vectors.index import Index
-        from shared.vectors.layout import Layout
+        from shared.vectors.schema.layout import Layout
 
         settings = self.settings
         urls = settings.qdrant_addresses()

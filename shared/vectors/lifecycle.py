@@ -16,15 +16,15 @@ import structlog
 from pydantic import SecretStr
 
 from shared.domain.errors import ForeaskError, Permanent, Unavailable
-from shared.vectors import definitions
-from shared.vectors.connection import QdrantConnection, all_of
-from shared.vectors.errors import ABSENT, RETRY_AFTER, CollectionRefused, Refusal, index_errors
-from shared.vectors.layout import Layout
-from shared.vectors.notices import NoticeBoard
-from shared.vectors.payload_indexes import ON_DEMAND, REQUIRED
-from shared.vectors.readiness import SharedCheck
-from shared.vectors.requests import of_collection
+from shared.vectors.schema import definitions
+from shared.vectors.schema.layout import Layout
+from shared.vectors.schema.payload_indexes import ON_DEMAND, REQUIRED
 from shared.vectors.searches import probe
+from shared.vectors.transport.connection import QdrantConnection, all_of
+from shared.vectors.transport.errors import ABSENT, RETRY_AFTER, CollectionRefused, Refusal, index_errors
+from shared.vectors.transport.notices import NoticeBoard
+from shared.vectors.transport.readiness import SharedCheck
+from shared.vectors.transport.requests import of_collection
 
 _READY_SECONDS = 3.0  # below the interval of an orchestrator's probes
 _CHECK_SECONDS = 1.5

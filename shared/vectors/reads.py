@@ -10,14 +10,14 @@ from uuid import UUID
 from shared.domain.ids import chunk_of_point, chunk_point_id
 from shared.domain.index_location import IndexLocation
 from shared.domain.vectors import Vectors
-from shared.vectors import filters
-from shared.vectors.connection import SEARCH_DEADLINE_SECONDS, SEARCH_SECONDS, QdrantConnection, all_of
-from shared.vectors.errors import Refusal, SearchStopped
-from shared.vectors.filters import Filter, VisiblePoints
-from shared.vectors.groups import group
 from shared.vectors.hits import ChunkPayloads, Hit, PointOwner, SectionKey, StoredPoint, StoredVector
-from shared.vectors.points import PREPENDED
+from shared.vectors.schema import filters
+from shared.vectors.schema.filters import Filter, VisiblePoints
+from shared.vectors.schema.groups import group
+from shared.vectors.schema.points import PREPENDED
 from shared.vectors.searches import Search, chunk_search, section_search
+from shared.vectors.transport.connection import SEARCH_DEADLINE_SECONDS, SEARCH_SECONDS, QdrantConnection, all_of
+from shared.vectors.transport.errors import Refusal, SearchStopped
 
 _SEARCH = "/query/batch"
 _SEARCH_WITHIN = f"{_SEARCH}?timeout={SEARCH_DEADLINE_SECONDS}"

@@ -13,7 +13,7 @@ from typing import Any
 from shared.domain.index_location import IndexLocation
 from shared.domain.text.bm25 import SparseVector
 from shared.domain.vectors import Vectors
-from shared.vectors.filters import Filter, VisiblePoints, nothing, section_points
+from shared.vectors.schema.filters import Filter, VisiblePoints, nothing, section_points
 
 Search = Mapping[str, Any]
 

@@ -17,12 +17,12 @@ from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_
 from shared.domain.index_location import IndexLocation
 from shared.domain.indexing import ChunkToIndex
 from shared.domain.sweeps import HiddenVersion, Sweep
-from shared.vectors import fields, filters
-from shared.vectors.connection import all_of
-from shared.vectors.errors import NoAnswer, Refusal, converted
-from shared.vectors.filters import Filter
 from shared.vectors.lifecycle import Lifecycle
-from shared.vectors.points import Point
+from shared.vectors.schema import fields, filters
+from shared.vectors.schema.filters import Filter
+from shared.vectors.schema.points import Point
+from shared.vectors.transport.connection import all_of
+from shared.vectors.transport.errors import NoAnswer, Refusal, converted
 
 _REQUEST_POINTS = 128  # a server answers no query while it reads one
 _REQUEST_BYTES = 5_000_000  # larger requests are slower, and Qdrant rejects them from 32 MB on

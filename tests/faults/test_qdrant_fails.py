@@ -13,7 +13,7 @@ def stays(value, seconds):
 
 
 @guards(
-    "shared/vectors/errors.py",
+    "shared/vectors/transport/errors.py",
     'raise Unavailable(_unreachable(error), component="qdrant", retry_after=RETRY_AFTER)',
     "raise ForeaskError(_unreachable(error))",
     means="an unavailable Qdrant makes the chunk a dead letter",
@@ -57,7 +57,7 @@ def test_killed_qdrant_engine_loses_nothing(fleet, provider, start_scenario, sca
 
 
 @guards(
-    "shared/vectors/points.py",
+    "shared/vectors/schema/points.py",
     "question_point_id(chunk, version, ordinal)",
     "question_point_id(chunk, version, ordinal + 100 * (id(context) % 9973))",
     means="questions get different ids at each claim",
@@ -80,7 +80,7 @@ def test_lost_write_replies_duplicate_no_points(fleet, provider, start_scenario,
 
 
 @guards(
-    "shared/vectors/errors.py",
+    "shared/vectors/transport/errors.py",
     'return Unavailable(sentence, component="qdrant", retry_after=error.retry_after or RETRY_AFTER)',
     "return ForeaskError(sentence)",
     means="a full disk of Qdrant makes the chunk a dead letter",

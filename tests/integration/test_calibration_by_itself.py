@@ -20,8 +20,8 @@ from shared.ledger.model.collections import Collections
 from shared.query.calibrate import calibrator
 from shared.query.retrieve import Query
 from shared.query.retrieve.scale import scale_of
-from shared.vectors.groups import group
-from shared.vectors.points import Point
+from shared.vectors.schema.groups import group
+from shared.vectors.schema.points import Point
 from tests.conftest import Library
 from tests.support.api import work
 from tests.support.planted import guards

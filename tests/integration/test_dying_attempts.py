@@ -11,7 +11,7 @@ from features.verification.domain import DifferingPoint
 from shared.domain.ids import question_point_id
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.ledger.documents.audit import Audit
-from shared.vectors.errors import Refusal
+from shared.vectors.transport.errors import Refusal
 from tests.integration.test_stages import points, texts_found
 from tests.support.api import calling, work
 from tests.support.emptying import forget

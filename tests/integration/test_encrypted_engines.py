@@ -15,9 +15,9 @@ from shared.domain.errors import Unavailable
 from shared.ledger.postgres.addresses import connect_arguments
 from shared.ledger.postgres.database import Database
 from shared.process.network.certificates import trust
-from shared.vectors.addresses import Addresses
-from shared.vectors.errors import Refusal, index_errors
-from shared.vectors.requests import Requests
+from shared.vectors.transport.addresses import Addresses
+from shared.vectors.transport.errors import Refusal, index_errors
+from shared.vectors.transport.requests import Requests
 from tests.support.authority import Authority
 from tests.support.planted import guards
 
@@ -75,7 +75,7 @@ async def answer_of_qdrant(url):
 
 
 @guards(
-    "shared/vectors/requests.py",
+    "shared/vectors/transport/requests.py",
     "network.ssl_context() if self",
     "True if self",
     means="Qdrant with a company's certificate cannot be used",

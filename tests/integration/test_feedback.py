@@ -17,8 +17,8 @@ from shared.ledger.documents.audit import Audit
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.indexing import IndexWork
 from shared.settings import Tuning
-from shared.vectors.filters import collection_points
 from shared.vectors.index import Index
+from shared.vectors.schema.filters import collection_points
 from tests.support.api import as_tenant, calling, ready, with_keys, work
 from tests.support.cleaning import clean
 from tests.support.qdrant import qdrant_client

@@ -18,9 +18,9 @@ from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.submission import _write
 from shared.ledger.model.collections import Collections
-from shared.vectors.fields import KEYS
-from shared.vectors.filters import caller_conditions, visible_points
-from shared.vectors.points import PointContext, points_of
+from shared.vectors.schema.fields import KEYS
+from shared.vectors.schema.filters import caller_conditions, visible_points
+from shared.vectors.schema.points import PointContext, points_of
 from tests.support.api import work
 from tests.support.planted import guards
 from tests.support.qdrant import qdrant_client

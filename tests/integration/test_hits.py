@@ -7,7 +7,7 @@ from shared.ingest.index.stage import index_batch
 from shared.ledger.work.indexing import IndexWork
 from shared.query.retrieve import CHANNELS, ChannelHits, Query, fuse
 from shared.query.retrieve.channels import ChannelQuery, full_bm25, limit_of, search_of
-from shared.vectors.filters import caller_conditions, visible_points
+from shared.vectors.schema.filters import caller_conditions, visible_points
 from tests.conftest import Library
 from tests.integration.test_interleavings import NINE, SEVEN, accepted_of
 from tests.integration.test_stages import TWO_SECTIONS, points

@@ -18,7 +18,7 @@ from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.indexing import IndexWork
-from shared.vectors.errors import Refusal
+from shared.vectors.transport.errors import Refusal
 from tests.conftest import Library
 from tests.integration.test_ledger import parsed
 from tests.support.api import as_tenant, calling, with_keys, work

@@ -31,9 +31,9 @@ from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.indexing import IndexWork
 from shared.ledger.work.parsing import ParseWork
 from shared.query.retrieve.replaced import ReplacedVersions
-from shared.vectors.connection import SEARCH_SECONDS
 from shared.vectors.index import Index
-from shared.vectors.payload_indexes import REQUIRED
+from shared.vectors.schema.payload_indexes import REQUIRED
+from shared.vectors.transport.connection import SEARCH_SECONDS
 from tests.conftest import Library
 from tests.integration.test_ledger import index_texts
 from tests.integration.test_stages import TWO_SECTIONS, points, texts_found

@@ -14,8 +14,8 @@ from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.query.retrieve import Query
-from shared.vectors.filters import visible_points
 from shared.vectors.hits import SectionKey
+from shared.vectors.schema.filters import visible_points
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.emptying import empty

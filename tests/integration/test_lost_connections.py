@@ -126,7 +126,7 @@ LOSSES = {"closed": Fault(idle_seconds=0.2), "forgotten": Fault(idle_seconds=0.2
 
 
 @guards(
-    "shared/vectors/requests.py",
+    "shared/vectors/transport/requests.py",
     "return await _exchange(self._fresh_session(), method, address, data, limits)",
     "raise NoAnswer(address)",
     means="a request to Qdrant fails because the network has forgotten the connection",
@@ -202,7 +202,7 @@ async def test_lost_idle_connection_to_valkey_costs_nothing(services, settings, 
 
 
 @guards(
-    "shared/vectors/requests.py",
+    "shared/vectors/transport/requests.py",
     "self._timeout_seconds if within is None else",
     "self._timeout_seconds or",
     means="a query waits a minute for a Qdrant that stays silent",
@@ -226,7 +226,7 @@ async def test_silent_qdrant_refuses_query_soon(services, settings, once, monkey
 
 
 @guards(
-    "shared/vectors/requests.py",
+    "shared/vectors/transport/requests.py",
     "if self._is_closed or isinstance",
     "if isinstance",
     means="a request that is running at the end of the process opens another connection",

@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 from features.all import FEATURES
 from shared.domain.errors import Unavailable
 from shared.services import build
-from shared.vectors import addresses, connection
 from shared.vectors.index import Index
-from shared.vectors.points import Point
+from shared.vectors.schema.points import Point
 from shared.vectors.searches import probe
+from shared.vectors.transport import addresses, connection
 from tests.support.proxy import Fault, Link
 
 NAME = "nodes"

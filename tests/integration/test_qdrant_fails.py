@@ -26,10 +26,10 @@ from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.indexing import IndexWork
-from shared.vectors.errors import CollectionRefused, Refusal
 from shared.vectors.index import Index
-from shared.vectors.points import Point
-from shared.vectors.requests import Requests
+from shared.vectors.schema.points import Point
+from shared.vectors.transport.errors import CollectionRefused, Refusal
+from shared.vectors.transport.requests import Requests
 from tests.conftest import Library
 from tests.support.api import calling, ready, work
 from tests.support.planted import guards

@@ -10,10 +10,10 @@ from features.all import FEATURES
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.services import build
 from shared.settings import Settings
-from shared.vectors.errors import NoAnswer
 from shared.vectors.index import Index
-from shared.vectors.layout import Layout
-from shared.vectors.payload_indexes import REQUIRED
+from shared.vectors.schema.layout import Layout
+from shared.vectors.schema.payload_indexes import REQUIRED
+from shared.vectors.transport.errors import NoAnswer
 
 _REQUESTS = 3 + len(REQUIRED)  # check existence, create, read the layout; then one request per index
 EVERYTHING = Layout(

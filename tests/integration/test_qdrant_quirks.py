@@ -14,9 +14,9 @@ from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Unavailable
 from shared.ingest.index import writer
 from shared.ledger.model.collections import Collections
-from shared.vectors.addresses import Addresses
 from shared.vectors.index import Index
-from shared.vectors.requests import Requests
+from shared.vectors.transport.addresses import Addresses
+from shared.vectors.transport.requests import Requests
 from tests.conftest import Library
 from tests.integration.test_ledger import parsed
 from tests.support import scripted_qdrant as quirks

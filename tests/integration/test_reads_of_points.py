@@ -11,9 +11,9 @@ from aiohttp.test_utils import TestServer
 from pydantic import SecretStr
 
 from shared.domain.errors import Permanent, Unavailable
-from shared.vectors.errors import SearchStopped
 from shared.vectors.index import Index
-from shared.vectors.requests import Requests
+from shared.vectors.transport.errors import SearchStopped
+from shared.vectors.transport.requests import Requests
 from tests.support.planted import guards
 
 
@@ -62,7 +62,7 @@ async def test_search_sends_key_to_prefixed_collection(index, answers):
 
 
 @guards(
-    "shared/vectors/errors.py",
+    "shared/vectors/transport/errors.py",
     "return self.status in _SLOW",
     "return self.status in ()",
     means="a search that Qdrant stopped counts as an outage of Qdrant",

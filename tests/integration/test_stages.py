@@ -20,8 +20,8 @@ from shared.ledger.model.rows.questions import QUESTIONS
 from shared.ledger.work.indexing import IndexWork
 from shared.ledger.work.parsing import ParseWork
 from shared.query.retrieve import Query
-from shared.vectors.filters import collection_points, visible_points
-from shared.vectors.points import Point
+from shared.vectors.schema.filters import collection_points, visible_points
+from shared.vectors.schema.points import Point
 from tests.conftest import Library
 from tests.support.api import ready, work
 from tests.support.planted import guards
@@ -308,7 +308,7 @@ async def test_collection_rejected_by_qdrant_does_not_block_others(services, lib
 
 
 @guards(
-    "shared/vectors/filters.py",
+    "shared/vectors/schema/filters.py",
     '{"lte": token}',
     '{"lte": token + 1_000_000}',
     means="points are fenced only by their version",

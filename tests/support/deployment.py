@@ -24,7 +24,7 @@ from embedded.ports import free_port
 from embedded.stack import Stack
 from shared.domain.index_location import IndexLocation
 from shared.settings import Settings
-from shared.vectors.filters import collection_points
+from shared.vectors.schema.filters import collection_points
 from tests.support.qdrant import headers_of
 from tests.support.waiting import TIMEOUT_SECONDS
 

@@ -10,7 +10,7 @@ from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.schema import migrate
 from shared.services.all import AllServices
-from shared.vectors.payload_indexes import REQUIRED
+from shared.vectors.schema.payload_indexes import REQUIRED
 from tests.support.provider import DIMENSIONS
 from tests.support.tables import columns
 from tests.support.transitions import refuse_unknown_transitions

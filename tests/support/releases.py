@@ -72,7 +72,7 @@ ADDITIONS = (
         '"content": chunk.content.as_json() | {"added": "next"},',
     ),
     # a field of the points in Qdrant
-    ("shared/vectors/points.py", '"token": context.token,', '"token": context.token, "added": "next",'),
+    ("shared/vectors/schema/points.py", '"token": context.token,', '"token": context.token, "added": "next",'),
     # an argument of a wake-up
     (
         "shared/broker/wakeups.py",

@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from shared.vectors.definitions import check_collection, check_index
-from shared.vectors.layout import Layout
-from shared.vectors.payload_indexes import ON_DEMAND, REQUIRED
+from shared.vectors.schema.definitions import check_collection, check_index
+from shared.vectors.schema.layout import Layout
+from shared.vectors.schema.payload_indexes import ON_DEMAND, REQUIRED
 
 CHOSEN = Layout(
     shards=3, replicas=2, write_consistency=2, quantization="int8", on_disk=True, hnsw_m=8, hnsw_ef_construct=64

@@ -3,7 +3,7 @@
 import pytest
 
 from shared.domain.errors import InvalidInput
-from shared.vectors.filters import caller_conditions, require_affordable
+from shared.vectors.schema.filters import caller_conditions, require_affordable
 from tests.support.planted import guards
 
 FIELDS = (("department", "keyword"), ("year", "integer"), ("published", "datetime"))
@@ -24,7 +24,7 @@ def refused(filter_, chunks, required=None):
 
 
 @guards(
-    "shared/vectors/filters.py",
+    "shared/vectors/schema/filters.py",
     "max(_FREE_CONDITIONS, _MAX_WORK // max(1, chunks))",
     "max(_FREE_CONDITIONS, _MAX_WORK)",
     means="a filter of 2 KB occupies Qdrant for seconds",
@@ -56,7 +56,7 @@ def test_declared_fields_cost_nothing():
 
 
 @guards(
-    "shared/vectors/filters.py",
+    "shared/vectors/schema/filters.py",
     "max(1, len(words))",
     "1",
     means="a filter with thousands of words costs like one condition",

@@ -4,8 +4,8 @@ import orjson
 import pytest
 
 from shared.domain.errors import InvalidInput, Permanent, Unavailable
-from shared.vectors.errors import Refusal, converted
-from shared.vectors.words import words_of
+from shared.vectors.transport.errors import Refusal, converted
+from shared.vectors.transport.words import words_of
 from tests.support.planted import guards
 
 
@@ -14,7 +14,7 @@ def answer(words):
 
 
 @guards(
-    "shared/vectors/words.py",
+    "shared/vectors/transport/words.py",
     '(re.compile(r"\\b\\w+://[^\\s\\"\'`<]+"), "…"),',
     "",
     means="a reason shows the addresses of Qdrant's nodes",

@@ -13,8 +13,8 @@ from shared.query.retrieve.default_fusion import reference_scores
 from shared.query.retrieve.diversity import diversified
 from shared.query.retrieve.query import Query
 from shared.query.retrieve.searching import _channels
-from shared.vectors.filters import metadata_conditions
 from shared.vectors.hits import Hit
+from shared.vectors.schema.filters import metadata_conditions
 
 
 def chunk(letter):

@@ -26,7 +26,7 @@ from shared.domain.vectors import Vectors
 from shared.ingest.parse.languages import with_languages
 from shared.providers.embedding import NO_PREFIXES, Input, Prefixes
 from shared.query.retrieve import Channel
-from shared.vectors.points import Point, PointContext, points_of, with_questions
+from shared.vectors.schema.points import Point, PointContext, points_of, with_questions
 
 TENANT = "evaluation"
 _NAMESPACE = UUID("0d8c7c1e-52a4-4a4e-9a43-5b1f7f0f6b7d")  # any fixed one

@@ -40,7 +40,7 @@ from shared.providers.embedding import Embedders, Input
 from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseline
 from shared.query.retrieve import Query, RetrievedChunk, Retriever
 from shared.query.retrieve.scale import scale_of
-from shared.vectors.points import Point
+from shared.vectors.schema.points import Point
 
 _BATCH_PASSAGES = 128
 _ALL_TOKENS = 10**9  # no budget: metrics need every rank

@@ -20,7 +20,7 @@ from shared.http.strict_route import StrictRoute
 from shared.ledger.model.collections import Collections
 from shared.query.metering import spend_embedding
 from shared.services.api import ApiServices
-from shared.vectors.filters import caller_conditions, visible_points
+from shared.vectors.schema.filters import caller_conditions, visible_points
 from shared.vectors.searches import chunk_search
 
 router = APIRouter(prefix="/v1", tags=["feedback"], route_class=StrictRoute)

@@ -21,7 +21,7 @@ from shared.http.schemas.common import CollectionName
 from shared.http.state import ServicesDep
 from shared.ledger.model.collections import Collections
 from shared.services.api import ApiServices
-from shared.vectors.filters import caller_conditions, visible_points
+from shared.vectors.schema.filters import caller_conditions, visible_points
 from shared.vectors.searches import chunk_search
 
 router = APIRouter(prefix="/v1", tags=["queries"])

@@ -18,7 +18,7 @@ from shared.ledger.documents.documents import Documents
 from shared.query.retrieve import LiveRetriever, Query, Retrieval, Weights
 from shared.query.rewrite import RewriteOptions
 from shared.services.api import ApiServices
-from shared.vectors.filters import metadata_conditions
+from shared.vectors.schema.filters import metadata_conditions
 
 B = TypeVar("B", bound=RetrieveBody)
 

@@ -46,7 +46,7 @@ from shared.ledger.work.indexing import IndexWork
 from shared.providers.embedding import Embedder, Input, Prefixes, embed_each, pack
 from shared.providers.limiter.limiter import Limiter
 from shared.vectors.index import Index
-from shared.vectors.points import Point, PointContext, points_of, with_questions
+from shared.vectors.schema.points import Point, PointContext, points_of, with_questions
 
 _MISCONFIGURED_PAUSE = timedelta(minutes=1)
 

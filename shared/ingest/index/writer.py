@@ -18,9 +18,9 @@ import structlog
 from shared.domain.errors import ForeaskError, Permanent, Transient, Unavailable
 from shared.domain.indexing import ChunkToIndex
 from shared.domain.work import Lease
-from shared.vectors.errors import RETRY_AFTER, CollectionRefused
 from shared.vectors.index import Index
-from shared.vectors.points import Point
+from shared.vectors.schema.points import Point
+from shared.vectors.transport.errors import RETRY_AFTER, CollectionRefused
 
 _HOLD = timedelta(minutes=10)  # time for which vectors are held while Qdrant accepts no writes
 _HOLD_BESIDE_OTHERS = timedelta(seconds=5)  # and if other collections of the batch were written

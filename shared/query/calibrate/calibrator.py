@@ -30,8 +30,8 @@ from shared.providers.embedding import Embedders
 from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseline
 from shared.query.calibrate.weights import EQUAL, WeightChoice, choose_weights, measure_equal_weights
 from shared.query.retrieve.retriever import Retriever
-from shared.vectors.filters import visible_points
 from shared.vectors.index import Index
+from shared.vectors.schema.filters import visible_points
 
 _MAX_ACCEPTED = 200
 _MIN_ACCEPTED = 30

@@ -16,8 +16,8 @@ from shared.domain.ids import chunk_of_point
 from shared.domain.text.bm25 import MOST_OF_A_TERM, QueryVector
 from shared.domain.vectors import Vectors
 from shared.query.retrieve.query import Channel
-from shared.vectors.filters import VisiblePoints
 from shared.vectors.hits import Hit
+from shared.vectors.schema.filters import VisiblePoints
 from shared.vectors.searches import Search, bm25_search, question_search, text_search
 
 DEPTH = 100  # hits of a channel that are fused: with 50 nDCG@10 is up to a point lower, with 200 the same

@@ -27,7 +27,7 @@ class Query:
         top_k: number of distinct units.
         min_score: lowest fused score of a returned chunk.
         max_tokens: maximum tokens of all returned texts, counted by the model's tokenizer if known, else estimated.
-        filter: filter over metadata; see `shared.vectors.filters`.
+        filter: filter over metadata; see `shared.vectors.schema.filters`.
         required: the key's filter, which the caller cannot remove.
         channels: channels to search, unless their weight is 0.
         fusion: method that combines their scores; see `shared.query.retrieve.fusion`.

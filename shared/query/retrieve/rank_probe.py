@@ -16,7 +16,7 @@ from shared.query.retrieve.fusion import fuse
 from shared.query.retrieve.query import Channel, Query, QuestionOrigin
 from shared.query.retrieve.scale import rescale
 from shared.query.retrieve.searching import Searcher
-from shared.vectors.filters import VisiblePoints
+from shared.vectors.schema.filters import VisiblePoints
 
 DEPTH = 1_000  # chunks of each channel
 

@@ -50,7 +50,9 @@ from shared.query.retrieve.trace import (
 from shared.query.retrieve.units import CHILDREN, sections_of, windows_of
 from shared.query.rewrite import BadRewriting, Rewriter, RewrittenQuestion, rewrite
 from shared.query.time_budget import SkippedStep, within
-from shared.vectors.filters import (
+from shared.vectors.hits import ChunkPayloads
+from shared.vectors.index import Index
+from shared.vectors.schema.filters import (
     VisiblePoints,
     caller_conditions,
     held_out,
@@ -59,8 +61,6 @@ from shared.vectors.filters import (
     visible_points,
     without_older_versions,
 )
-from shared.vectors.hits import ChunkPayloads
-from shared.vectors.index import Index
 
 _FAVOURED = 50  # chunks whose texts are searched for the names in a question
 _MOST_CANDIDATES = 300

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from shared.domain.collections import Weights
 from shared.query.retrieve.channels import ChannelHits, ChannelQuery, fold, full_bm25, limit_of, search_of
 from shared.query.retrieve.query import Channel, Query
-from shared.vectors.filters import Condition, VisiblePoints, costs_work, require_affordable
 from shared.vectors.index import Index
+from shared.vectors.schema.filters import Condition, VisiblePoints, costs_work, require_affordable
 from shared.vectors.sizes import Sizes
 
 _SIZE_SECONDS = 60.0  # a size may be old: the BM25 scale takes its logarithm, and the price of a filter is rough

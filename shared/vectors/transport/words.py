@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import orjson
 
 from shared.process.words import words_for_people
-from shared.vectors.payload_indexes import ON_DEMAND, REQUIRED
+from shared.vectors.schema.payload_indexes import ON_DEMAND, REQUIRED
 
 UNAUTHORIZED, FORBIDDEN, TOO_LARGE, TOO_MANY, FULL = 401, 403, 413, 429, 507
 _READ_BYTES = 4_000

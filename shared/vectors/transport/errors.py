@@ -11,7 +11,7 @@ import structlog
 
 from shared.domain.errors import ForeaskError, InvalidInput, Permanent, Rejected, Unavailable
 from shared.process.network import problem_of
-from shared.vectors.words import (
+from shared.vectors.transport.words import (
     FORBIDDEN,
     TOO_LARGE,
     TOO_MANY,

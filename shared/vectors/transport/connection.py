@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 from pydantic import SecretStr
 
 from shared.domain.errors import Unavailable
-from shared.vectors.addresses import Addresses
-from shared.vectors.errors import (
+from shared.vectors.schema.filters import Filter
+from shared.vectors.schema.payload_indexes import ON_DEMAND
+from shared.vectors.transport.addresses import Addresses
+from shared.vectors.transport.errors import (
     ABSENT,
     RETRY_AFTER,
     Refusal,
@@ -22,11 +24,9 @@ from shared.vectors.errors import (
     index_errors,
     refusals_of_collection,
 )
-from shared.vectors.filters import Filter
-from shared.vectors.notices import READS, WRITES, NoticeBoard, Refusals
-from shared.vectors.payload_indexes import ON_DEMAND
-from shared.vectors.requests import Body, Requests, of_collection
-from shared.vectors.words import TOO_MANY, missing_index, sentence_of
+from shared.vectors.transport.notices import READS, WRITES, NoticeBoard, Refusals
+from shared.vectors.transport.requests import Body, Requests, of_collection
+from shared.vectors.transport.words import TOO_MANY, missing_index, sentence_of
 
 T = TypeVar("T")
 _TIMEOUT_SECONDS = 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shared.vectors import fields
+from shared.vectors.schema import fields
 
 Schema = Mapping[str, Any]
 

@@ -17,9 +17,9 @@ import orjson
 from shared.domain.retry_after import retry_after
 from shared.process import network
 from shared.process.metrics import QDRANT_SECONDS
-from shared.vectors.addresses import CONNECT_SECONDS, IDLE_SECONDS, Addresses
-from shared.vectors.errors import ABSENT, NoAnswer, Refusal
-from shared.vectors.spans import request_span
+from shared.vectors.transport.addresses import CONNECT_SECONDS, IDLE_SECONDS, Addresses
+from shared.vectors.transport.errors import ABSENT, NoAnswer, Refusal
+from shared.vectors.transport.spans import request_span
 
 _OK = 200
 _OK_SECONDS = QDRANT_SECONDS.labels("ok")

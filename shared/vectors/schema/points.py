@@ -23,8 +23,8 @@ from shared.domain.index_location import IndexLocation
 from shared.domain.questions import AcceptedQuestion
 from shared.domain.text.bm25 import document_vector
 from shared.domain.vectors import Vectors
-from shared.vectors.fields import indexed_values
-from shared.vectors.groups import group
+from shared.vectors.schema.fields import indexed_values
+from shared.vectors.schema.groups import group
 
 PREPENDED = "prepended"  # marks a text's point whose vector includes its questions and cannot be reused for the text
 

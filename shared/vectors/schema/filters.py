@@ -29,8 +29,8 @@ from uuid import UUID
 from shared.domain.errors import InvalidInput
 from shared.domain.filterable import FilterableField
 from shared.domain.index_location import IndexLocation, index_location_of
-from shared.vectors.fields import BOUNDS, indexed_condition
-from shared.vectors.groups import KINDS, PointKind, group
+from shared.vectors.schema.fields import BOUNDS, indexed_condition
+from shared.vectors.schema.groups import KINDS, PointKind, group
 
 _FORMS = "a value, {any: [...]}, {none: [...]}, {gt, gte, lt, lte: number or date}, {text: '...'} or {exists: true}"
 _PLAIN = re.compile(r"[\w-]+(\[\d{0,9}\])*", re.ASCII)

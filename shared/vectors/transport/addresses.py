@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import structlog
 
-from shared.vectors.errors import NoAnswer
+from shared.vectors.transport.errors import NoAnswer
 
 CONNECT_SECONDS = 3.0  # a lost machine sends no reply
 IDLE_SECONDS = 4.0  # a server closes connections that are idle for five

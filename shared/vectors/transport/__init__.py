@@ -1,0 +1,1 @@
+"""Requests to the nodes of a Qdrant cluster, and their errors."""
