@@ -57,7 +57,7 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.model.collections import Collections
 from shared.ledger.tenants.keys import Keys
-from shared.process import metrics, traces
+from shared.process.telemetry import metrics, traces
 from shared.services import build
 from shared.services.api import ApiServices
 from shared.services.check import log_findings
@@ -66,7 +66,7 @@ from shared.settings import Settings
 from shared.vectors.sizes import Sizes
 
 _CONNECTIONS = 4  # connections to PostgreSQL that are opened before the first request
-# FastAPI's own telemetry would record URLs, clients and error messages. `shared.process.traces` has our spans.
+# FastAPI's own telemetry would record URLs, clients and error messages. Our spans are in `telemetry.traces`.
 _NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
     "metrics": False,

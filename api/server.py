@@ -19,7 +19,8 @@ from features.all import FEATURES
 from shared.domain.errors import ForeaskError
 from shared.http.access import auth
 from shared.http.shutdown import Shutdown
-from shared.process import gc, hardening, logging
+from shared.process import gc, hardening
+from shared.process.telemetry import logging
 from shared.services import build
 from shared.services.start import check_start
 from shared.settings import Settings, load

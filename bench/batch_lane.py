@@ -47,7 +47,7 @@ from shared.ledger.postgres.schema import migrate
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.indexing import IndexWork
 from shared.ledger.work.parsing import ParseWork
-from shared.process import logging
+from shared.process.telemetry import logging
 from shared.services.batches import batch_lane_of
 from shared.services.generate import generator_of
 from shared.services.parts import Parts

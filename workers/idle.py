@@ -8,7 +8,7 @@ import signal
 import structlog
 
 from shared.domain.queues import WorkQueue
-from shared.process import metrics
+from shared.process.telemetry import metrics
 from shared.settings import Settings
 
 log = structlog.get_logger()

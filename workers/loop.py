@@ -12,7 +12,7 @@ import uvloop
 
 from shared.domain.queues import WorkQueue
 from shared.ingest.drain import Drain
-from shared.process import metrics, traces
+from shared.process.telemetry import metrics, traces
 from shared.services import build
 from shared.services.worker import WorkerServices
 from shared.settings import Settings

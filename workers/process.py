@@ -12,7 +12,8 @@ from celery import Celery, signals
 from shared.broker.wakeups import celery_app
 from shared.domain.errors import ForeaskError
 from shared.domain.queues import WORK_QUEUES, WorkQueue, broker_name
-from shared.process import gc, hardening, logging, priority
+from shared.process import gc, hardening, priority
+from shared.process.telemetry import logging
 from shared.services import ocr
 from shared.services.start import check_start
 from shared.settings import Settings, load, require

@@ -42,7 +42,8 @@ from shared.ledger.work.costs import Costs
 from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.pages import Pages
-from shared.process import gc, metrics
+from shared.process import gc
+from shared.process.telemetry import metrics
 from shared.services import build
 from shared.services.features import Step
 from shared.services.scheduler import SchedulerServices

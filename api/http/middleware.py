@@ -18,9 +18,9 @@ from shared.domain.errors import Unavailable
 from shared.http.concurrency import Slots
 from shared.http.problems import NO_ROUTE, log_crash, reply_to, route_of
 from shared.ledger.postgres import actors
-from shared.process import traces
-from shared.process.metrics import REQUEST_SECONDS, REQUESTS
-from shared.process.spans import NOTHING, Span
+from shared.process.telemetry import traces
+from shared.process.telemetry.metrics import REQUEST_SECONDS, REQUESTS
+from shared.process.telemetry.spans import NOTHING, Span
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _AT_ONCE = 4  # a refused request takes one to two milliseconds

@@ -30,7 +30,7 @@ from shared.http.access.quotas import Quotas
 from shared.http.problems import UnsupportedMedia
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.submission import Submission
-from shared.process import traces
+from shared.process.telemetry import traces
 from shared.services.api import ApiServices
 from shared.settings import Settings
 from shared.storage.uploads import Upload

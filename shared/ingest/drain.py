@@ -33,9 +33,9 @@ from shared.domain.errors import LeaseLost, Permanent, Transient
 from shared.domain.retry import Dead
 from shared.domain.work import Lease, LeaseExtension
 from shared.ledger.postgres.database import Collided
-from shared.process import metrics, traces
 from shared.process.clock import elapsed_seconds
-from shared.process.spans import Attributes
+from shared.process.telemetry import metrics, traces
+from shared.process.telemetry.spans import Attributes
 
 ItemT = TypeVar("ItemT")
 OutcomeT = TypeVar("OutcomeT")

@@ -26,7 +26,7 @@ from shared.domain.errors import (
     UnsupportedTier,
     UnusableReply,
 )
-from shared.process.repetitions import Repetitions
+from shared.process.telemetry.repetitions import Repetitions
 from shared.process.words import is_page, shortened, words_for_people
 from shared.providers.error_bodies import error_in_reply, error_of, status_in, text_in
 from shared.providers.known_messages import Meaning, meaning_of

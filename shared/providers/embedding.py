@@ -12,7 +12,7 @@ import structlog
 from shared.domain.errors import Conflict, Misconfigured, Permanent, Refused, TimedOut, UnusableReply
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
-from shared.process.metrics import EMBEDDED_INPUTS
+from shared.process.telemetry.metrics import EMBEDDED_INPUTS
 from shared.providers.estimates import tokens_in
 from shared.providers.reading import reading
 from shared.providers.replies import usage_of

@@ -9,7 +9,7 @@ import structlog
 from shared.domain.durations import duration
 from shared.domain.errors import Misconfigured, Unavailable
 from shared.process.network.problems import is_untrusted, problem_of
-from shared.process.repetitions import Repetitions
+from shared.process.telemetry.repetitions import Repetitions
 from shared.providers.answers import interrupted, no_answer, unreachable
 
 _PAUSE = timedelta(seconds=30)

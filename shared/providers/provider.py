@@ -18,10 +18,11 @@ import orjson
 from structlog.contextvars import get_contextvars
 
 from shared.domain.usage import Usage
-from shared.process import network, traces
-from shared.process.metrics import CALL_SECONDS, TOKENS, timed
+from shared.process import network
 from shared.process.network.timeouts import CONNECT_SECONDS, StreamPace
-from shared.process.spans import Span
+from shared.process.telemetry import traces
+from shared.process.telemetry.metrics import CALL_SECONDS, TOKENS, timed
+from shared.process.telemetry.spans import Span
 from shared.providers.adapt import Habits
 from shared.providers.answers import NO_KEY, ErrorAnswer, body_of, interrupted, page_in_reply, refusal, text_of
 from shared.providers.endpoint import Endpoint

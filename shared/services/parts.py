@@ -15,7 +15,7 @@ from shared.domain.index_location import IndexNames
 from shared.domain.retry import RetryPolicy
 from shared.ledger.ledger import Ledger, StoreTerms
 from shared.ledger.postgres.database import Database
-from shared.process import metrics
+from shared.process.telemetry import metrics
 from shared.services.limits import limits_of_a_tenant, limits_of_tenants, page_limits
 from shared.services.prices import budget_terms
 from shared.settings import Embedding, Settings, require

@@ -20,7 +20,7 @@ from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.demand import Demand
 from shared.ledger.work.generation import GenerateWork
-from shared.process import metrics
+from shared.process.telemetry import metrics
 from shared.settings import ApiKey
 from tests.support.api import KEYS, as_tenant, calling, searchable, serving, with_keys, work
 from tests.support.erasing import clean

@@ -29,7 +29,7 @@ from shared.domain.errors import (
 from shared.domain.rates import Rates, Window
 from shared.domain.retry import Retry as TryAgain
 from shared.domain.retry import RetryPolicy, decide
-from shared.process import metrics
+from shared.process.telemetry import metrics
 from shared.providers.limiter.limiter import FLEX, INGEST, QUERY, Limiter, ProviderLimits
 from shared.providers.limiter.script import (
     Breaker,

@@ -12,8 +12,9 @@ import httpx
 import pytest
 
 from embedded.ports import free_port
-from shared.process import liveness, metrics
+from shared.process import liveness
 from shared.process.liveness import LIVE_SECONDS, Pulse, answering, local_processes
+from shared.process.telemetry import metrics
 from tests.support.api import WITHOUT_CERTIFICATES
 from tests.support.clock import ManualClock
 from tests.support.deployment import ROOT
@@ -77,7 +78,7 @@ def test_loop_without_heartbeats_is_dead_after_thirty_seconds():
 
 
 @guards(
-    "shared/process/metrics.py",
+    "shared/process/telemetry/metrics.py",
     "if pulse.is_live else",
     "if True else",
     means="a process with a blocked loop is reported as live",

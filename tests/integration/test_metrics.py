@@ -14,7 +14,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
 from shared.ledger.work.parsing import ParseWork
-from shared.process import metrics
+from shared.process.telemetry import metrics
 from tests.support.api import WITHOUT_CERTIFICATES, calling, work
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS
@@ -140,7 +140,7 @@ async def test_second_process_uses_next_metrics_port(settings):
 
 
 @guards(
-    "shared/process/metrics.py",
+    "shared/process/telemetry/metrics.py",
     "if only_local and host",
     "if not only_local and host",
     means="a page in this machine's browser reads the metrics",

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EVERY_ROLE = {"ir_measures", "scipy", "typer", "alembic", "gcld3", "onnxruntime", "xllamacpp", "qdrant_edge"}
 EVERY_ROLE |= {"rich", "openai", "httpx2", "qdrant_client", "grpc", "dulwich", "urllib3", "foreask_client"}
 # Traces are off, and nothing uses OpenTelemetry's metrics.
-EVERY_ROLE |= {"shared.process.trace_export", "opentelemetry.sdk", "opentelemetry.exporter", "requests"}
+EVERY_ROLE |= {"shared.process.telemetry.trace_export", "opentelemetry.sdk", "opentelemetry.exporter", "requests"}
 WEB = {"fastapi", "uvicorn", "starlette", "multipart"}
 WORKERS = WEB | {"httpx", "anyio", "opentelemetry", "tokenizers"}
 NEVER = {

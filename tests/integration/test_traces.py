@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents
-from shared.process import traces
 from shared.process.network.certificates import trust
+from shared.process.telemetry import traces
 from shared.providers.provider import Provider
 from shared.providers.reranking import Reranker
 from tests.support.api import calling, work
@@ -177,7 +177,7 @@ async def test_log_lines_contain_only_their_own_span(settings, collector):
 
 
 @guards(
-    "shared/process/trace_export.py",
+    "shared/process/telemetry/trace_export.py",
     "OTLPSpanExporter(session=_session())",
     "OTLPSpanExporter()",
     means="spans ignore FOREASK_CA_FILE, and are sent to a proxy although the collector is on this machine",

@@ -12,7 +12,7 @@ from shared.domain.rates import Rates
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.work.demand import Demand
 from shared.maintenance.wanted import WantedWorkers
-from shared.process import metrics
+from shared.process.telemetry import metrics
 from shared.services import build
 from shared.settings import ApiKey
 from tests.conftest import Library

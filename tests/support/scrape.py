@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from shared.process import metrics
+from shared.process.telemetry import metrics
 from tests.support.waiting import TIMEOUT_SECONDS
 
 _ROLES = {"api", "parse", "generate", "index", "scheduler"}

@@ -7,8 +7,8 @@ import orjson
 import pytest
 import structlog
 
-from shared.process import spans
-from shared.process.logging import configure
+from shared.process.telemetry import spans
+from shared.process.telemetry.logging import configure
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The log has one line in a while for an event that repeats."""
 
-from shared.process.repetitions import Repetitions
+from shared.process.telemetry.repetitions import Repetitions
 from tests.support.clock import ManualClock
 
 

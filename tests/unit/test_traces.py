@@ -3,9 +3,9 @@
 import pytest
 from structlog.testing import capture_logs
 
-from shared.process import traces
-from shared.process.spans import NOTHING
-from shared.process.traces import _is_enabled
+from shared.process.telemetry import traces
+from shared.process.telemetry.spans import NOTHING
+from shared.process.telemetry.traces import _is_enabled
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
 

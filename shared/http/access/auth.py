@@ -28,7 +28,8 @@ from shared.http.concurrency import Slot
 from shared.http.problems import NoBasicKey, TooManyRequests, route_of
 from shared.http.strict_route import BeforeBody
 from shared.ledger.postgres import actors
-from shared.process import peers, traces
+from shared.process import peers
+from shared.process.telemetry import traces
 from shared.settings import Settings
 
 TENANT_WITHOUT_KEYS = "default"

@@ -18,7 +18,7 @@ from shared.domain.retry import Dead
 from shared.ingest.batches import lines as of_lines
 from shared.ingest.batches.lines import Lines
 from shared.ledger.work.batches import Batches
-from shared.process import metrics
+from shared.process.telemetry import metrics
 from shared.providers.batches import BatchProvider, BatchReply, NotDone, ResultLine
 from shared.providers.chat import Completion
 from shared.providers.json_replies import MalformedReply

@@ -35,8 +35,8 @@ from shared.ingest.batches import probing, rejections
 from shared.ingest.batches.collector import ResultCollector
 from shared.ingest.batches.lines import Lines
 from shared.ledger.work.batches import Batches
-from shared.process import metrics
 from shared.process.clock import elapsed_seconds
+from shared.process.telemetry import metrics
 from shared.providers.answers import said
 from shared.providers.batches import BatchError, BatchMissing, BatchProvider, ProviderBatch, found
 from shared.providers.limiter.endings import Endings

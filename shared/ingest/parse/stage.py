@@ -37,7 +37,7 @@ from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.work.pages import Pages, ReadPages
 from shared.ledger.work.parsing import ParseWork, is_large
-from shared.process.metrics import PARSE_SECONDS, timed
+from shared.process.telemetry.metrics import PARSE_SECONDS, timed
 from shared.storage.fetching import fetched
 from shared.storage.references import Originals
 from shared.storage.uploads import Uploads

@@ -26,7 +26,7 @@ from shared.ingest.drain import Stage
 from shared.ingest.moved_uploads import decide_about_upload
 from shared.ingest.read.files import OpenFiles
 from shared.ledger.work.pages import Pages
-from shared.process.metrics import READ_SECONDS, timed
+from shared.process.telemetry.metrics import READ_SECONDS, timed
 from shared.storage.fetching import fetched
 from shared.storage.references import Originals
 from shared.storage.uploads import Uploads

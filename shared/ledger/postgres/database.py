@@ -25,8 +25,8 @@ from shared.domain.errors import InvalidInput, Permanent, Unavailable
 from shared.ledger.postgres import actors, driver, plans
 from shared.ledger.postgres.addresses import connect_arguments
 from shared.ledger.postgres.lending import lend_open_connections
-from shared.process import metrics, traces
 from shared.process.network import problem_of
+from shared.process.telemetry import metrics, traces
 
 Pooler = Literal["none", "transaction"]
 _RETRY_AFTER = timedelta(seconds=2)

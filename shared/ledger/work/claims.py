@@ -23,7 +23,7 @@ from shared.domain.poison import SUSPECT_AFTER
 from shared.domain.queues import WorkQueue
 from shared.ledger.model import states
 from shared.ledger.postgres.database import Database
-from shared.process import metrics
+from shared.process.telemetry import metrics
 
 FRAGMENTS = MappingProxyType({**states.FRAGMENTS, "suspect_after": str(SUSPECT_AFTER)})
 

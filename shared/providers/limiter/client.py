@@ -21,8 +21,8 @@ from redis.exceptions import RedisError
 from shared.domain.durations import duration
 from shared.domain.errors import ForeaskError, NoCapacity, RateLimited, Unavailable
 from shared.domain.rates import Bucket
-from shared.process.metrics import BREAKER
 from shared.process.network import problem_of
+from shared.process.telemetry.metrics import BREAKER
 from shared.providers.limiter.script import (
     Blocked,
     Breaker,

@@ -32,9 +32,9 @@ from shared.domain.errors import (
     UnusableReply,
 )
 from shared.domain.rates import Bucket, Rates
-from shared.process.metrics import LIMITER_SECONDS
 from shared.process.network.brokers import CLIENT_NAME, read_broker_url
 from shared.process.network.problems import problem_of
+from shared.process.telemetry.metrics import LIMITER_SECONDS
 from shared.providers.limiter.client import LimiterClient, is_down, no_capacity, paused
 from shared.providers.limiter.endings import Endings
 from shared.providers.limiter.judge import Judge, Neutral, Tried, as_configuration, is_doubtful

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from shared.process import traces
+from shared.process.telemetry import traces
 from shared.query.retrieve.query import Channel, FusionName, ReturnUnit
 
 StageName = Literal[

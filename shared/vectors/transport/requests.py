@@ -16,7 +16,7 @@ import orjson
 
 from shared.domain.retry_after import retry_after
 from shared.process import network
-from shared.process.metrics import QDRANT_SECONDS
+from shared.process.telemetry.metrics import QDRANT_SECONDS
 from shared.vectors.transport.addresses import CONNECT_SECONDS, IDLE_SECONDS, Addresses
 from shared.vectors.transport.errors import ABSENT, NoAnswer, Refusal
 from shared.vectors.transport.spans import request_span

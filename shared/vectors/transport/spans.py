@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shared.process import traces
-from shared.process.spans import NOTHING, Span
+from shared.process.telemetry import traces
+from shared.process.telemetry.spans import NOTHING, Span
 
 
 def request_span(method: str, path: str) -> Span:

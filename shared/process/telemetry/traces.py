@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from shared.process.spans import NOTHING, Attributes, Kind, Span, current
+from shared.process.telemetry.spans import NOTHING, Attributes, Kind, Span, current
 
 if TYPE_CHECKING:
-    from shared.process.trace_export import Recorder
+    from shared.process.telemetry.trace_export import Recorder
 
 _CONTEXT_HEADERS = {b"traceparent", b"tracestate"}  # W3C Trace Context
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -126,7 +126,7 @@ def _is_enabled(given: Mapping[str, str]) -> bool:
 
 def _recorder(role: str) -> Recorder | None:
     try:
-        from shared.process.trace_export import Recorder  # noqa: PLC0415  - otherwise every process would load the exporter
+        from shared.process.telemetry.trace_export import Recorder  # noqa: PLC0415  - otherwise every process would load the exporter
 
         return Recorder(role)
     except ValueError as error:  # a variable is not a number; traces must not prevent service

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import structlog
 
-from shared.process import traces
+from shared.process.telemetry import traces
 
 
 def configure(process: str, *, level: str = "info", line_format: Literal["console", "json"] = "json") -> None:

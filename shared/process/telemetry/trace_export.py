@@ -23,7 +23,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from shared.process import network
 from shared.process.network.certificates import new_ssl_context
-from shared.process.spans import NOTHING, Attributes, Kind, Span, current
+from shared.process.telemetry.spans import NOTHING, Attributes, Kind, Span, current
 
 _KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 _PROPAGATOR = TraceContextTextMapPropagator()
