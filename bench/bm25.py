@@ -32,7 +32,7 @@ from features.evaluation.metrics import scores
 from shared.domain.chunks import ChunkContent
 from shared.domain.text.bm25 import document_vector, query_vector
 from shared.domain.text.words import ENGLISH_STOP_WORDS, STEMMERS
-from shared.ingest.parse.languages import with_languages
+from shared.ingest.parse.chunks.languages import with_languages
 
 Terms = Mapping[int, float]
 _DEPTH = 10

@@ -28,7 +28,7 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.ids import chunk_id, chunk_point_id
 from shared.domain.text.bm25 import document_vector, query_vector
 from shared.domain.vectors import Vectors
-from shared.ingest.parse.languages import with_languages
+from shared.ingest.parse.chunks.languages import with_languages
 from shared.query.calibrate.baseline import measure_baseline
 from shared.query.calibrate.weights import EQUAL, candidates, lower_bound, ndcg
 from shared.query.retrieve import CHANNELS, Channel, ChannelHits

@@ -18,8 +18,8 @@ from pathlib import Path
 # As in the children of the sandbox, before the engine's library is loaded.
 os.environ["OMP_THREAD_LIMIT"] = "1"
 
-from shared.ingest.parse import child
-from shared.ingest.parse.protocol import ParseRequest
+from shared.ingest.parse.isolation import child
+from shared.ingest.parse.isolation.protocol import ParseRequest
 from shared.ingest.parse.scans import finding
 from shared.ingest.parse.scans.engine import Engine
 from shared.ingest.parse.scans.language_data import folder, lacking

@@ -36,8 +36,8 @@ from shared.ingest.generate.quality import is_of_similarity
 from shared.ingest.generate.types import GenerationOptions
 from shared.ingest.options import IngestDefaults
 from shared.ingest.parse import kinds
-from shared.ingest.parse.chunking import EARLIEST_CUT, divide
 from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.chunks.chunking import EARLIEST_CUT, divide
 from shared.ingest.parse.document import ExtractedText
 from shared.ingest.parse.text import clean
 from shared.ingest.parse.titles import title_of

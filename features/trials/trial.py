@@ -17,7 +17,7 @@ from shared.ingest.generate.generator import generate_questions
 from shared.ingest.generate.quality import FilteredQuestion, filter_by_similarity, filter_by_text
 from shared.ingest.generate.types import BadQuestions
 from shared.ingest.options import IngestDefaults
-from shared.ingest.parse.chunking import divide
+from shared.ingest.parse.chunks.chunking import divide
 from shared.ingest.parse.document import ExtractedText
 from shared.ingest.parse.text import clean
 from shared.ingest.parse.titles import title_of

@@ -4,8 +4,8 @@ A process has no secrets, no network, no database and no files: it receives requ
 messages. The kernel limits its processor time and memory, and its parent, a worker, limits its time and kills it. See
 `docs/explanation/security.md`.
 
-Files are parsed by `shared.ingest.parse.sandbox`. Contents of sources are read by readers (`shared.confined.reading`).
-To add a reader:
+Files are parsed by `shared.ingest.parse.isolation.sandbox`. Contents of sources are read by readers
+(`shared.confined.reading`). To add a reader:
 
 1. Write a generator of bytes, `def read(options, files)`. `options` come from the worker, as JSON; `files` are
    the opened files. Each yielded message has at most 2 MB, and reading continues only when the worker takes messages.

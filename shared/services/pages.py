@@ -8,8 +8,8 @@ from uuid import UUID
 
 from shared.confined.reading import Readers
 from shared.domain.sources import SourceDefinition
-from shared.ingest.parse.sandbox import ParsingSandbox
-from shared.ingest.parse.web_pages import SandboxExtractor
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.web_pages import SandboxExtractor
 from shared.ledger.sources.notes import Notes
 from shared.settings import Settings
 from shared.sources.pages.memory import Memory

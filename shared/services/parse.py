@@ -15,7 +15,7 @@ from shared.confined.reading import Readers, ReadLimits
 from shared.domain.errors import InvalidInput, Permanent
 from shared.domain.jobs import JobKind
 from shared.domain.sources import SourceDefinition
-from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.ingest.parse.stage import ParseStage
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.job_claims import JobClaims

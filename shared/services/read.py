@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.ingest.parse import scans
-from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.ingest.read.stage import ReadStage
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.pages import Pages

@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from shared.confined.reading import Reader, Readers
-from shared.ingest.parse.sandbox import ParsingSandbox
-from shared.ingest.parse.web_pages import SandboxExtractor
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.web_pages import SandboxExtractor
 from shared.maintenance.jobs.runner import Runner
 from shared.services.all import AllServices
 from shared.settings import Settings

@@ -14,7 +14,7 @@ from shared.http.schemas.queries import RetrievedChunkView
 from shared.ingest.generate.types import GenerationOptions
 from shared.ingest.index.stage import index_batch
 from shared.ingest.parse.document import ParsedDocument
-from shared.ingest.parse.replies import ReplyLimits
+from shared.ingest.parse.isolation.replies import ReplyLimits
 from shared.ingest.parse.stage import new_chunks
 from shared.ledger.documents.documents import Documents
 from shared.ledger.work.generation import GenerateWork

@@ -18,7 +18,7 @@ from shared.domain.errors import Unreadable
 from shared.domain.pages import PageText
 from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading
-from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from tests.integration.test_parsing_sandbox import files_in
 from tests.support import hostile
 from tests.support.hostile.samples import TEXT, valid
@@ -107,7 +107,7 @@ def children():
 
 def is_parser(process):
     with suppress(psutil.Error):  # it has ended
-        return "shared.ingest.parse.child" in process.cmdline()
+        return "shared.ingest.parse.isolation.child" in process.cmdline()
     return False
 
 

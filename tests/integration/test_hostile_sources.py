@@ -15,8 +15,8 @@ from dulwich.objects import Blob, Commit, Tree
 
 from shared.confined.reading import Readers, ReadLimits
 from shared.domain.errors import Misconfigured, Unavailable
-from shared.ingest.parse.sandbox import ParsingSandbox
-from shared.ingest.parse.web_pages import SandboxExtractor
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.web_pages import SandboxExtractor
 from shared.sources.git.options import GitOptions
 from shared.sources.git.repositories import GitSource
 from shared.sources.pages.memory import NoMemory

@@ -39,7 +39,7 @@ async def test_request_logs_one_line(services, settings, provider):
 
 
 async def test_worker_log_lines_have_document_collection_and_tenant(services, library, provider, monkeypatch):
-    from shared.ingest.parse.sandbox import ParsingSandbox
+    from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 
     parse = ParsingSandbox.parse
 

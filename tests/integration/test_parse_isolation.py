@@ -25,7 +25,7 @@ from shared.confined.protocol import LENGTH
 from shared.domain.errors import InvalidInput, Unreadable
 from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.document import ParsedDocument
-from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.services import build
 from tests.support.parser_replies import SOUND, changed, document_reply, messages_of
 from tests.support.pictures import picture, saved

@@ -12,7 +12,7 @@ from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Unavailable
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.states import DocumentState
-from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.ledger.documents.documents import Documents
 from tests.conftest import Library
 from tests.support.api import work

@@ -22,10 +22,10 @@ import uvloop
 
 from shared.confined import process as processes
 from shared.domain.errors import Transient, Unreadable
-from shared.ingest.parse import sandbox as sandboxes
 from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.document import ParsedDocument
-from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation import sandbox as sandboxes
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
@@ -518,7 +518,7 @@ def test_child_exit_status_is_explained(status, peak_bytes, words, sentence):
 async def test_child_dies_with_parent_during_parse(tmp_path):
     fifo = endless_file(tmp_path)
     code = (
-        "import asyncio, pathlib; from shared.ingest.parse.sandbox import *\n"
+        "import asyncio, pathlib; from shared.ingest.parse.isolation.sandbox import *\n"
         "async def main():\n"
         "    sandbox = ParsingSandbox()\n"
         f"    path = pathlib.Path({str(fifo)!r})\n"

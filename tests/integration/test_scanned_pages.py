@@ -17,7 +17,7 @@ from shared.domain.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse import scans
 from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading
-from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from tests.integration.test_parsing_sandbox import limit_of, pdf
 from tests.support.pictures import picture, saved, scribble
 from tests.support.planted import guards
@@ -383,7 +383,7 @@ async def test_too_many_pages_are_rejected(sandbox, stored):
 
 
 @guards(
-    "shared/ingest/parse/sandbox.py",
+    "shared/ingest/parse/isolation/sandbox.py",
     "timeout=self._page_timeout,",
     "timeout=self._timeout,",
     means="a page has the time of a file",
@@ -419,7 +419,7 @@ async def test_reader_has_limits_and_nothing_open(pages, stored):
 
 
 @guards(
-    "shared/ingest/parse/sandbox.py",
+    "shared/ingest/parse/isolation/sandbox.py",
     "self.tenant in (None, task.tenant)",
     "task.tenant is not None",
     means="a process that has read a page of one tenant reads a page of another one",

@@ -27,12 +27,12 @@ EVERY_ROLE |= {"shared.process.telemetry.trace_export", "opentelemetry.sdk", "op
 WEB = {"fastapi", "uvicorn", "starlette", "multipart"}
 WORKERS = WEB | {"httpx", "anyio", "opentelemetry", "tokenizers"}
 NEVER = {
-    "api": {"shared.ingest.parse.sandbox", "shared.ingest.drain", "tokenizers"},
+    "api": {"shared.ingest.parse.isolation.sandbox", "shared.ingest.drain", "tokenizers"},
     "parse": WORKERS | {"aiohttp", "numpy", "shared.query"},
     "read": WORKERS | {"aiohttp", "numpy", "shared.query"},
-    "generate": WORKERS | {"numpy", "shared.query", "shared.vectors", "shared.ingest.parse.sandbox"},
-    "index": WORKERS | {"shared.ingest.parse.sandbox"},
-    "scheduler": WORKERS | {"numpy", "shared.query", "shared.ingest.parse.sandbox"},
+    "generate": WORKERS | {"numpy", "shared.query", "shared.vectors", "shared.ingest.parse.isolation.sandbox"},
+    "index": WORKERS | {"shared.ingest.parse.isolation.sandbox"},
+    "scheduler": WORKERS | {"numpy", "shared.query", "shared.ingest.parse.isolation.sandbox"},
 }
 NEEDS = {
     "api": ["REDIS_URL", "DATABASE_URL", "QDRANT_URL", "LLM_MODEL", "EMBEDDING_MODEL"],

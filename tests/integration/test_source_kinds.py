@@ -9,7 +9,7 @@ import pytest
 from aiohttp.web import Response
 from pydantic import SecretStr
 
-from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.ledger.sources.notes import Notes
 from shared.services.pages import web_of
 from tests.integration.test_api_sources import ParseWorker, names

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.domain.pages import PageText
-from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from workers.process import main
 
 

@@ -19,7 +19,7 @@ import shared.ledger.sources.listings
 import shared.ledger.work.batches
 import shared.ledger.work.generation
 from features.verification.comparison import Verification
-from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.ledger.sources.listings import Listings
 from shared.ledger.work.batches import Batches
 from shared.ledger.work.generation import GenerateWork

@@ -8,7 +8,7 @@ from typing import Any
 
 from shared.domain.completeness import Completeness, Loss
 from shared.ingest.parse.document import PagesToRead, ParsedDocument
-from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.services.all import AllServices
 
 LOST = b"(lost)"

@@ -8,8 +8,8 @@ import orjson
 from shared.domain.chunks import ChunkContent
 from shared.domain.completeness import Completeness, Loss
 from shared.ingest.parse.document import ParsedDocument
-from shared.ingest.parse.protocol import ParseReply, flatten, pack_reply
-from shared.ingest.parse.replies import ReplyChunks, ReplyLimits, read_head
+from shared.ingest.parse.isolation.protocol import ParseReply, flatten, pack_reply
+from shared.ingest.parse.isolation.replies import ReplyChunks, ReplyLimits, read_head
 
 MISSING = object()
 TEXT = "The ferry is late."

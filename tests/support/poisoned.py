@@ -10,7 +10,7 @@ from typing import Any
 
 import shared.ingest.generate.stage
 from shared.domain.chunks import ChunkContent
-from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from workers.process import main
 
 

@@ -20,7 +20,7 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Permanent, Unreadable
 from shared.domain.pages import OcrData, PageText
 from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading
-from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.services.all import AllServices
 
 _MARK = b"SCAN\f"

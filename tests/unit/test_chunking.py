@@ -4,9 +4,9 @@ from time import process_time
 import pytest
 
 from shared.domain.chunks import ChunkContent
-from shared.ingest.parse.blocks import scan, scan_plain
-from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.chunks.blocks import scan, scan_plain
+from shared.ingest.parse.chunks.chunking import divide
 from shared.ingest.parse.document import ExtractedText
 from tests.support.planted import guards
 
@@ -173,7 +173,7 @@ def test_fitting_list_table_or_code_is_not_cut(block):
 
 
 @guards(
-    "shared/ingest/parse/chunking.py",
+    "shared/ingest/parse/chunks/chunking.py",
     "if extracted.apart and",
     "if False and",
     means="a chunk has the text of two slides",
@@ -233,7 +233,7 @@ def test_hundred_kilobytes_are_chunked_in_seconds(text):
     assert process_time() - started < 5  # a quadratic scan takes minutes
 
 
-@guards("shared/ingest/parse/cutting.py", '"code": _fence', "", means="code of a later chunk is text")
+@guards("shared/ingest/parse/chunks/cutting.py", '"code": _fence', "", means="code of a later chunk is text")
 def test_continued_code_repeats_its_fence():
     code = "\n".join(f"line_{number} = call({number})" for number in range(60))
 
@@ -244,7 +244,7 @@ def test_continued_code_repeats_its_fence():
 
 
 @guards(
-    "shared/ingest/parse/chunking.py",
+    "shared/ingest/parse/chunks/chunking.py",
     "units[index - 1].leads",
     "units[index - 1].heading",
     means="an answer has no question",
@@ -260,7 +260,7 @@ def test_question_stays_with_its_answer(question):
 
 
 @guards(
-    "shared/ingest/parse/chunking.py",
+    "shared/ingest/parse/chunks/chunking.py",
     "if not 0 < chars <= options.max_chars // 4",
     "if True",
     means="nine characters are a chunk",
@@ -274,7 +274,7 @@ def test_heading_above_full_chunk_joins_it():
 
 
 @guards(
-    "shared/ingest/parse/chunking.py",
+    "shared/ingest/parse/chunks/chunking.py",
     "if short.size < FEW_CHARS and",
     "if False and",
     means="nine characters are a chunk",

@@ -12,8 +12,8 @@ from features.estimates.texts import restored
 from shared.domain.limit_use import LimitUse
 from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
-from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.chunks.chunking import divide
 from shared.ingest.parse.document import ExtractedText
 from shared.services.prices import price
 from shared.settings import Settings

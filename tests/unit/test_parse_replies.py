@@ -10,7 +10,7 @@ from shared.confined.process import InvalidReply
 from shared.domain.chunks import CONTENT_FIELDS, ChunkContent
 from shared.domain.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse.document import PagesToRead, ParsedDocument
-from shared.ingest.parse.replies import ReplyChunks, ReplyLimits, pages_of, read_facts, read_head
+from shared.ingest.parse.isolation.replies import ReplyChunks, ReplyLimits, pages_of, read_facts, read_head
 from tests.support.parser_replies import (
     MISSING,
     SOUND,
@@ -138,7 +138,7 @@ def test_valid_reply_is_read_unchanged():
 
 
 @guards(
-    "shared/ingest/parse/replies.py",
+    "shared/ingest/parse/isolation/replies.py",
     'if "\\0" in text or',
     "if",
     means="the checks of a parser's reply accept a NUL",
@@ -163,7 +163,7 @@ def test_pages_with_one_wrong_value_are_invalid(pages):
 
 
 @guards(
-    "shared/ingest/parse/replies.py",
+    "shared/ingest/parse/isolation/replies.py",
     " or (document is None and head.parts):",
     ":",
     means="a reply without a document announces chunks",
@@ -273,7 +273,7 @@ def test_facts_of_page_are_read_unchanged():
 
 
 @guards(
-    "shared/ingest/parse/replies.py",
+    "shared/ingest/parse/isolation/replies.py",
     'pattern="^https?://[!-~]+$"',
     'pattern="^"',
     means="a page that has taken over its process sends a line break in an address",

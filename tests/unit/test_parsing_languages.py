@@ -5,7 +5,7 @@ import time
 import pytest
 
 from shared.domain.chunks import ChunkContent
-from shared.ingest.parse.languages import language_of, with_languages
+from shared.ingest.parse.chunks.languages import language_of, with_languages
 
 GERMAN = "Jeder Angestellte hat dreißig Tage Urlaub im Jahr, und was davon übrig bleibt, verfällt im nächsten März."
 ENGLISH = "Everybody has thirty days of leave a year, and what is left of them is lost at the end of next March."

@@ -1,6 +1,6 @@
 from shared.domain.chunks import ChunkContent
 from shared.domain.documents import ReadyQuestion
-from shared.ingest.parse.questions import assign
+from shared.ingest.parse.chunks.questions import assign
 
 CHUNKS = tuple(
     ChunkContent.whole(text, heading_path=path)

@@ -15,12 +15,12 @@ from shared.domain.chunks import ChunkContent
 from shared.ingest.generate.bills import highest_usage
 from shared.ingest.generate.generator import content_key, requests
 from shared.ingest.generate.types import GenerationOptions
-from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.chunks.chunking import divide
 from shared.ingest.parse.document import ExtractedText, ParsedDocument
 from shared.ingest.parse.extraction import extract
 from shared.ingest.parse.illustrations import illustrated
-from shared.ingest.parse.replies import ReplyLimits
+from shared.ingest.parse.isolation.replies import ReplyLimits
 from shared.ingest.parse.scans.limits import MAX_ILLUSTRATION_BYTES
 from shared.ingest.parse.scans.shrinking import shrunk
 from tests.support.illustrated import CHART, MAP, docx, drawing

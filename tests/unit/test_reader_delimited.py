@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.chunks.chunking import divide
 from shared.ingest.parse.document import ExtractedText
 from shared.ingest.parse.extraction import extract
 from shared.ingest.parse.readers.sheets import delimited

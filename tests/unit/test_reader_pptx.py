@@ -5,8 +5,8 @@ import zipfile
 
 import pytest
 
-from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.chunks.chunking import divide
 from shared.ingest.parse.extraction import extract
 from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.slides import pptx
@@ -577,7 +577,9 @@ def test_title_is_not_a_programs(stated, title):
     assert extract(content, filename="a.pptx", media_type=None, max_text_chars=99).title == title
 
 
-@guards("shared/ingest/parse/chunking.py", "if extracted.apart and", "if False and", means="a chunk has two slides")
+@guards(
+    "shared/ingest/parse/chunks/chunking.py", "if extracted.apart and", "if False and", means="a chunk has two slides"
+)
 def test_short_slides_are_chunks_with_their_number():
     slides = [slide(shape(f"Title {number}", kind="title"), shape(f"Text {number}")) for number in range(1, 7)]
     slides[3] = slide(shape(paragraph("an item", BULLET.format(0))))

@@ -9,8 +9,8 @@ from xml.sax.saxutils import escape, quoteattr
 import pytest
 
 from shared.domain.errors import Unreadable
-from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.chunks.chunking import divide
 from shared.ingest.parse.extraction import extract
 from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.reading import FileReading

@@ -23,7 +23,7 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.collections import Baseline, Collection, CollectionOptions, Weights
 from shared.domain.ids import chunk_id
 from shared.domain.vectors import Vectors
-from shared.ingest.parse.languages import with_languages
+from shared.ingest.parse.chunks.languages import with_languages
 from shared.providers.embedding import NO_PREFIXES, Input, Prefixes
 from shared.query.retrieve import Channel
 from shared.vectors.schema.points import Point, PointContext, points_of, with_questions

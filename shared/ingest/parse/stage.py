@@ -34,7 +34,7 @@ from shared.ingest.generate.types import GenerationOptions
 from shared.ingest.moved_uploads import decide_about_upload
 from shared.ingest.options import IngestDefaults
 from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading
-from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.ledger.work.pages import Pages, ReadPages
 from shared.ledger.work.parsing import ParseWork, is_large
 from shared.process.telemetry.metrics import PARSE_SECONDS, timed

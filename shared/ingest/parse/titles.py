@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from shared.ingest.parse.blocks import TITLE_CHARS, scan
+from shared.ingest.parse.chunks.blocks import TITLE_CHARS, scan
 
 _FRONT_TITLE = re.compile(r"^title:[ \t]*(\S[^\n]*)$", re.MULTILINE)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from shared.ingest.parse.blocks import TITLE_CHARS
+from shared.ingest.parse.chunks.blocks import TITLE_CHARS
 from shared.ingest.parse.readers.word.blocks import WordBlock, tidied
 from shared.ingest.parse.readers.word.names import W, child, number, value
 from shared.ingest.parse.readers.word.numbering import BULLET, Numbering

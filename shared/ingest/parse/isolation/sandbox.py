@@ -32,8 +32,8 @@ from shared.domain.pages import PAGE_DPI, PageText
 from shared.ingest.parse import kinds
 from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading
-from shared.ingest.parse.protocol import PageRequest, ParseRequest, WebPage
-from shared.ingest.parse.replies import (
+from shared.ingest.parse.isolation.protocol import PageRequest, ParseRequest, WebPage
+from shared.ingest.parse.isolation.replies import (
     MAX_PART_BYTES,
     ReplyChunks,
     ReplyHead,
@@ -57,7 +57,7 @@ LIFETIMES = 20
 
 _PAGE_WALL = 6  # times the processor time that a page may take
 _PIECE_CHARS = 100_000
-_KIND = "shared.ingest.parse.child"
+_KIND = "shared.ingest.parse.isolation.child"
 _SMALL_BYTES = 65_536  # of a reply: decoding it takes half a millisecond, and changing threads as long
 
 

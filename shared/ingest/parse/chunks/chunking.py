@@ -16,9 +16,9 @@ from zlib import crc32
 from shared.domain.chunks import ChunkContent
 from shared.domain.pages import PageText
 from shared.domain.text.headings import common_path
-from shared.ingest.parse.blocks import Block, scan, scan_plain
 from shared.ingest.parse.chunking_options import ChunkingOptions
-from shared.ingest.parse.cutting import Piece, cut, is_lead
+from shared.ingest.parse.chunks.blocks import Block, scan, scan_plain
+from shared.ingest.parse.chunks.cutting import Piece, cut, is_lead
 from shared.ingest.parse.document import ExtractedText
 
 SHORT_CHARS = 200

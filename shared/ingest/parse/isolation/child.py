@@ -24,16 +24,17 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Unreadable
 from shared.domain.pages import PageText
-from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.chunks.chunking import divide
+from shared.ingest.parse.chunks.languages import load as load_detector
+from shared.ingest.parse.chunks.languages import with_languages
+from shared.ingest.parse.chunks.questions import assign
 from shared.ingest.parse.document import PagesToRead, ParsedDocument
 from shared.ingest.parse.extraction import PageFinder, ScanOptions, charset_of, extract
 from shared.ingest.parse.extraction import load as load_extractor
 from shared.ingest.parse.extraction import native_files as extracted_files
 from shared.ingest.parse.illustrations import Shrink, illustrated
-from shared.ingest.parse.languages import load as load_detector
-from shared.ingest.parse.languages import with_languages
-from shared.ingest.parse.protocol import (
+from shared.ingest.parse.isolation.protocol import (
     ParseReply,
     ParseReplyOutcome,
     ParseRequest,
@@ -41,7 +42,6 @@ from shared.ingest.parse.protocol import (
     flatten,
     pack_reply,
 )
-from shared.ingest.parse.questions import assign
 from shared.ingest.parse.text import decode
 from shared.sources.pages.extraction import hash_of
 from shared.sources.pages.reading.facts import facts_of, rules_of_header

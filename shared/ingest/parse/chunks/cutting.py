@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from shared.domain.text.breaks import last_break
 from shared.domain.text.sentences import sentence_breaks
-from shared.ingest.parse.blocks import Block, is_table_rule
 from shared.ingest.parse.chunking_options import ChunkingOptions
+from shared.ingest.parse.chunks.blocks import Block, is_table_rule
 
 SMALLEST_PIECE_CHARS = 80
 """Sentences and lines shorter than this stay with the next one: pieces are for packing, not for reading."""

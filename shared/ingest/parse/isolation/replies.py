@@ -30,7 +30,7 @@ from shared.domain.completeness import (
 )
 from shared.domain.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse.document import PagesToRead, ParsedDocument
-from shared.ingest.parse.protocol import ParseReplyOutcome
+from shared.ingest.parse.isolation.protocol import ParseReplyOutcome
 from shared.ingest.parse.scans.limits import MAX_ILLUSTRATION_BYTES
 from shared.sources.pages.reading.facts import MOST_LINKS, PageFacts, Rules
 from shared.sources.source import MOST_KEY_BYTES

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.domain.errors import Transient, Unavailable
-from shared.ingest.parse.protocol import WebPage
-from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.protocol import WebPage
+from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.sources.pages.extraction import WebPageReading
 
 

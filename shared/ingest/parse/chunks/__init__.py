@@ -1,0 +1,1 @@
+"""Division of a text into chunks, with their questions and languages."""
