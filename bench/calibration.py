@@ -32,8 +32,8 @@ from shared.ingest.parse.chunks.languages import with_languages
 from shared.query.calibrate.baseline import measure_baseline
 from shared.query.calibrate.weights import EQUAL, candidates, lower_bound, ndcg
 from shared.query.retrieve import CHANNELS, Channel, ChannelHits
-from shared.query.retrieve.channels import DEPTH, fold, full_bm25
-from shared.query.retrieve.scale import rescale
+from shared.query.retrieve.scores.channels import DEPTH, fold, full_bm25
+from shared.query.retrieve.scores.scale import rescale
 from shared.vectors.hits import Hit
 
 SHARES = (0, 60, 90)  # per cent of the words

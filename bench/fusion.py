@@ -34,7 +34,7 @@ from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseli
 from shared.query.calibrate.significance import Values, interval
 from shared.query.calibrate.weights import EQUAL, candidates, lower_bound, ndcg
 from shared.query.retrieve import CHANNELS, Channel, FusionName, fuse
-from shared.query.retrieve.scale import rescale
+from shared.query.retrieve.scores.scale import rescale
 
 SEEDS = (1, 2, 3)
 COVERED = (0, 2, 10, 30, 60)

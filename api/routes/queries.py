@@ -46,7 +46,7 @@ from shared.http.strict_route import StrictRoute
 from shared.query.answer import Answer, Answerer
 from shared.query.condense import Turn
 from shared.query.retrieve import Retrieval, RetrievedChunk
-from shared.query.retrieve.fusion import Ranks
+from shared.query.retrieve.scores.fusion import Ranks
 
 router = APIRouter(prefix="/v1", tags=["queries"], route_class=StrictRoute)
 

@@ -15,7 +15,7 @@ _ALIKE = 0.6
 def min_cosine_of(baseline: Baseline) -> float:
     """Return the least cosine of two wordings of a question.
 
-    It is higher for a model whose cosines of unrelated texts are higher, as in `shared.query.retrieve.scale`.
+    It is higher for a model whose cosines of unrelated texts are higher, as in `shared.query.retrieve.scores.scale`.
     """
     zero = max(0.0, (baseline.similarity - _USUAL) / (1 - _USUAL))
     return zero + (1 - zero) * _ALIKE

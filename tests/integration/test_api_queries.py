@@ -14,7 +14,7 @@ from shared.http.schemas.queries import QueryReply, RetrieveReply
 from shared.providers.limiter.usage import usage_of
 from shared.query.answer import NOTHING_FOUND
 from shared.query.retrieve import ChannelHits
-from shared.query.retrieve.fusion import fuse
+from shared.query.retrieve.scores.fusion import fuse
 from tests.support.api import as_tenant, calling, events_of, ready, serving, with_keys, work
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS

@@ -19,7 +19,7 @@ from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.model.collections import Collections
 from shared.query.calibrate import calibrator
 from shared.query.retrieve import Query
-from shared.query.retrieve.scale import scale_of
+from shared.query.retrieve.scores.scale import scale_of
 from shared.vectors.schema.groups import group
 from shared.vectors.schema.points import Point
 from tests.conftest import Library

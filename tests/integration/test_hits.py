@@ -6,7 +6,7 @@ from shared.domain.text.bm25 import query_vector
 from shared.ingest.index.stage import index_batch
 from shared.ledger.work.indexing import IndexWork
 from shared.query.retrieve import CHANNELS, ChannelHits, Query, fuse
-from shared.query.retrieve.channels import ChannelQuery, full_bm25, limit_of, search_of
+from shared.query.retrieve.scores.channels import ChannelQuery, full_bm25, limit_of, search_of
 from shared.vectors.schema.filters import caller_conditions, visible_points
 from tests.conftest import Library
 from tests.integration.test_interleavings import NINE, SEVEN, accepted_of

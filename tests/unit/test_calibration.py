@@ -11,7 +11,7 @@ from shared.domain.collections import Baseline
 from shared.query.calibrate.baseline import measure_baseline
 from shared.query.calibrate.weights import candidates, choose_weights, measure_equal_weights, ndcg
 from shared.query.retrieve import ChannelHits, Weights, fuse
-from shared.query.retrieve.scale import rescale
+from shared.query.retrieve.scores.scale import rescale
 
 
 def hits_and_answers(count, right, wrong, noise=0.0, seed=7):

@@ -8,10 +8,10 @@ from shared.domain.errors import InvalidInput
 from shared.domain.ids import chunk_point_id, question_point_id
 from shared.domain.text.bm25 import query_vector
 from shared.query.retrieve import ChannelRank, Match, Weights, fuse
-from shared.query.retrieve.channels import ChannelQuery, fold, full_bm25
-from shared.query.retrieve.default_fusion import reference_scores
-from shared.query.retrieve.diversity import diversified
 from shared.query.retrieve.query import Query
+from shared.query.retrieve.scores.channels import ChannelQuery, fold, full_bm25
+from shared.query.retrieve.scores.default_fusion import reference_scores
+from shared.query.retrieve.scores.diversity import diversified
 from shared.query.retrieve.searching import _channels
 from shared.vectors.hits import Hit
 from shared.vectors.schema.filters import metadata_conditions

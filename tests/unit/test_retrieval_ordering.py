@@ -1,9 +1,9 @@
 import pytest
 
-from shared.query.retrieve.channels import ChannelHits, merge
-from shared.query.retrieve.fusion import Match
-from shared.query.retrieve.ordering import favoured, on_one_scale, passage_of, reranked
 from shared.query.retrieve.rank_probe import ExpectedChunk, settled
+from shared.query.retrieve.scores.channels import ChannelHits, merge
+from shared.query.retrieve.scores.fusion import Match
+from shared.query.retrieve.scores.ordering import favoured, on_one_scale, passage_of, reranked
 
 
 def match(chunk_id, score):

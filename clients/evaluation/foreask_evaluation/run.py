@@ -39,7 +39,7 @@ from shared.domain.usage import Usage
 from shared.providers.embedding import Embedders, Input
 from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseline
 from shared.query.retrieve import Query, RetrievedChunk, Retriever
-from shared.query.retrieve.scale import scale_of
+from shared.query.retrieve.scores.scale import scale_of
 from shared.vectors.schema.points import Point
 
 _BATCH_PASSAGES = 128

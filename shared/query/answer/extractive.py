@@ -9,7 +9,7 @@ from shared.domain.errors import Permanent
 from shared.providers.embedding import Embedder, cosines_of, embed_each
 from shared.query.answer.answer import Answer, Form, Passage, nothing_found
 from shared.query.answer.quotes import Quote, candidates
-from shared.query.retrieve.scale import scale_of
+from shared.query.retrieve.scores.scale import scale_of
 
 LEAD = "Quoted from the documents:"
 UNCERTAIN_LEAD = "The documents may not answer this question. The nearest passages:"

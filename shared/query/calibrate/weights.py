@@ -22,9 +22,9 @@ import numpy as np
 
 from shared.domain.collections import Weights
 from shared.query.calibrate.significance import Interval, Values, interval
-from shared.query.retrieve.channels import ChannelHits
-from shared.query.retrieve.default_fusion import Channels, evidence_scores
 from shared.query.retrieve.query import CHANNELS, Channel
+from shared.query.retrieve.scores.channels import ChannelHits
+from shared.query.retrieve.scores.default_fusion import Channels, evidence_scores
 
 EQUAL = Weights()
 _K = 10

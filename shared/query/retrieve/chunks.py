@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.domain.chunks import ChunkContent
-from shared.query.retrieve.default_fusion import ScoreParts
-from shared.query.retrieve.fusion import ChannelRank, Match
 from shared.query.retrieve.query import Channel, QuestionOrigin
+from shared.query.retrieve.scores.default_fusion import ScoreParts
+from shared.query.retrieve.scores.fusion import ChannelRank, Match
 
 
 @dataclass(frozen=True, slots=True)

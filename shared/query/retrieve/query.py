@@ -30,7 +30,7 @@ class Query:
         filter: filter over metadata; see `shared.vectors.schema.filters`.
         required: the key's filter, which the caller cannot remove.
         channels: channels to search, unless their weight is 0.
-        fusion: method that combines their scores; see `shared.query.retrieve.fusion`.
+        fusion: method that combines their scores; see `shared.query.retrieve.scores.fusion`.
         weights: weights instead of the collection's.
         rewriting: texts to search for in addition to the question.
         rewrite_budget: time to wait for a rewriting, instead of the configured time.

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from shared.domain.collections import Baseline, Weights
-from shared.query.retrieve.channels import ChannelHits, ChannelQuery
-from shared.query.retrieve.fusion import fuse
 from shared.query.retrieve.query import Channel, Query, QuestionOrigin
-from shared.query.retrieve.scale import rescale
+from shared.query.retrieve.scores.channels import ChannelHits, ChannelQuery
+from shared.query.retrieve.scores.fusion import fuse
+from shared.query.retrieve.scores.scale import rescale
 from shared.query.retrieve.searching import Searcher
 from shared.vectors.schema.filters import VisiblePoints
 

@@ -23,17 +23,17 @@ from shared.providers.embedding import Embedders, pack
 from shared.providers.reranking import Reranker
 from shared.providers.tokens import EstimatingCounter, TokenCounter
 from shared.query.retrieve.assembly import DistinctChunks, ordered, within_budget, without_overlaps
-from shared.query.retrieve.channels import ChannelHits, ChannelQuery, merge
 from shared.query.retrieve.chunks import RetrievedChunk, chunk_of, origin_of
-from shared.query.retrieve.default_fusion import reference_score, reference_scores
-from shared.query.retrieve.diversity import CANDIDATES, diversified
-from shared.query.retrieve.fusion import Match, fuse
-from shared.query.retrieve.ordering import favoured, on_one_scale, passage_of, reranked
 from shared.query.retrieve.query import Channel, Query
 from shared.query.retrieve.question_vectors import QuestionVectors
 from shared.query.retrieve.rank_probe import ExpectedChunk, Scopes, expected_ranks, settled
 from shared.query.retrieve.replaced import ReplacedVersions
-from shared.query.retrieve.scale import rescale
+from shared.query.retrieve.scores.channels import ChannelHits, ChannelQuery, merge
+from shared.query.retrieve.scores.default_fusion import reference_score, reference_scores
+from shared.query.retrieve.scores.diversity import CANDIDATES, diversified
+from shared.query.retrieve.scores.fusion import Match, fuse
+from shared.query.retrieve.scores.ordering import favoured, on_one_scale, passage_of, reranked
+from shared.query.retrieve.scores.scale import rescale
 from shared.query.retrieve.searching import Searcher
 from shared.query.retrieve.trace import (
     AssemblyFacts,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shared.domain.collections import Weights
-from shared.query.retrieve.channels import ChannelHits, ChannelQuery, fold, full_bm25, limit_of, search_of
 from shared.query.retrieve.query import Channel, Query
+from shared.query.retrieve.scores.channels import ChannelHits, ChannelQuery, fold, full_bm25, limit_of, search_of
 from shared.vectors.index import Index
 from shared.vectors.schema.filters import Condition, VisiblePoints, costs_work, require_affordable
 from shared.vectors.sizes import Sizes

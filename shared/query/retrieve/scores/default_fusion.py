@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.domain.collections import Weights
-from shared.query.retrieve.channels import ChannelHits
 from shared.query.retrieve.query import CHANNELS, Channel
+from shared.query.retrieve.scores.channels import ChannelHits
 
 _REFERENCE_RANK = 5  # few questions have five answers, so the fifth best chunk rarely is one
 _OUT = 1.5

@@ -7,7 +7,7 @@ from typing import Any
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.text.words import WORD, pieces_of
-from shared.query.retrieve.fusion import Match
+from shared.query.retrieve.scores.fusion import Match
 
 _NAMED = 0.1  # the share of its score that a chunk gains with all the names of the question
 

@@ -1,7 +1,7 @@
 """Fusion of a chunk's scores in the channels into one score.
 
 - `scores`, the default: outstanding scores of a channel count more, and one near hit is enough; see
-  `shared.query.retrieve.default_fusion`.
+  `shared.query.retrieve.scores.default_fusion`.
 - `mean`: the weighted mean of the channels' scores.
 - `rrf`: weighted reciprocal ranks (Cormack, Clarke and Buettcher 2009, k = 60).
 - `max`: the best weighted score of any channel.
@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from shared.domain.collections import Weights
-from shared.query.retrieve.default_fusion import Channels, ScoreParts, evidence, scores_in
 from shared.query.retrieve.query import Channel, FusionName
+from shared.query.retrieve.scores.default_fusion import Channels, ScoreParts, evidence, scores_in
 
 _RRF_K = 60
 

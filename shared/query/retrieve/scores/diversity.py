@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from shared.domain.vectors import Vectors
-from shared.query.retrieve.fusion import Match
+from shared.query.retrieve.scores.fusion import Match
 
 CANDIDATES = 5  # for each chunk to choose
 

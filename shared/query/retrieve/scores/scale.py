@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from shared.domain.collections import Baseline
-from shared.query.retrieve.channels import ChannelHits
 from shared.query.retrieve.query import Channel
+from shared.query.retrieve.scores.channels import ChannelHits
 
 _USUAL = 0.1
 _USUAL_SPREAD = 0.1

@@ -1,0 +1,1 @@
+"""Scores: the channels of a search, and the fusion and order of their results."""
