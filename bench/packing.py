@@ -44,7 +44,7 @@ from shared.ingest.generate.prompts import LIST_SYSTEM, LIST_TEMPLATE, WORD_SYST
 from shared.ingest.generate.quality import filter_by_text
 from shared.ingest.generate.types import GenerationOptions
 from shared.providers.chat import ChatRequest, Completion, Message
-from shared.providers.json_replies import MalformedReply, json_in
+from shared.providers.replies.json_replies import MalformedReply, json_in
 
 SIZES = (1, 3, 5)
 _OF_DOCUMENT = 15  # passages

@@ -63,8 +63,8 @@ class Habits:
     """Observed properties of a model at one base URL, for the lifetime of the process.
 
     Attributes:
-        may_start_inside: whether its replies may start inside of their thinking (`shared.providers.thinking`). Until a
-            reply has shown it, they may.
+        may_start_inside: whether its replies may start inside of their thinking (`replies.thinking`). Until a reply
+            has shown it, they may.
     """
 
     def __init__(self) -> None:

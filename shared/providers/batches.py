@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import orjson
 
 from shared.domain.errors import ForeaskError, Permanent, Refused, Transient, Unavailable
-from shared.providers.answers import ErrorAnswer, refusal
+from shared.providers.errors.answers import ErrorAnswer, refusal
 from shared.providers.provider import Provider
-from shared.providers.reading import reading
-from shared.providers.replies import Completion, completion_in, usage_of
+from shared.providers.replies.chat import Completion, completion_in, usage_of
+from shared.providers.replies.reading import reading
 
 if TYPE_CHECKING:
     from httpx2 import Response

@@ -10,11 +10,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from shared.domain.tiers import Tier
-from shared.providers.estimates import tokens_in
-from shared.providers.event_stream import DONE
 from shared.providers.prompt_cache import cache_fields
-from shared.providers.reading import reading
-from shared.providers.replies import Completion, ReplyReader
+from shared.providers.replies.chat import Completion, ReplyReader
+from shared.providers.replies.estimates import tokens_in
+from shared.providers.replies.event_stream import DONE
+from shared.providers.replies.reading import reading
 
 if TYPE_CHECKING:
     from shared.providers.adapt import Habits

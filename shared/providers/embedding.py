@@ -13,9 +13,9 @@ from shared.domain.errors import Conflict, Misconfigured, Permanent, Refused, Ti
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.process.telemetry.metrics import EMBEDDED_INPUTS
-from shared.providers.estimates import tokens_in
-from shared.providers.reading import reading
-from shared.providers.replies import usage_of
+from shared.providers.replies.chat import usage_of
+from shared.providers.replies.estimates import tokens_in
+from shared.providers.replies.reading import FewerVectors, reading
 
 if TYPE_CHECKING:
     from shared.providers.provider import Provider
@@ -103,14 +103,6 @@ class Embedder(Protocol):
             Refused: the provider rejects one of the texts.
         """
         ...
-
-
-class FewerVectors(UnusableReply):
-    """A reply with another number of vectors than texts; `vectors` is that number."""
-
-    def __init__(self, vectors: int, texts: int) -> None:
-        super().__init__(f"the embedding provider sent {vectors} vectors for {texts} texts", component="embedding")
-        self.vectors = vectors
 
 
 class Embedders:
@@ -206,7 +198,7 @@ class OpenAIEmbedder:
 
     async def _embed(self, texts: Sequence[Input], billed: Billing) -> Vectors:
         # Generate workers embed nothing, and NumPy takes 10 MB and 0.1 s.
-        from shared.providers.embedding_replies import vectors_in  # noqa: PLC0415
+        from shared.providers.replies.vectors import vectors_in  # noqa: PLC0415
 
         body: dict[str, Any] = {"model": self._model, "input": list(texts), "encoding_format": "base64"}
         if self._shortened is not None:

@@ -24,11 +24,11 @@ from shared.process.telemetry import traces
 from shared.process.telemetry.metrics import CALL_SECONDS, TOKENS, timed
 from shared.process.telemetry.spans import Span
 from shared.providers.adapt import Habits
-from shared.providers.answers import NO_KEY, ErrorAnswer, body_of, interrupted, page_in_reply, refusal, text_of
 from shared.providers.endpoint import Endpoint
-from shared.providers.event_stream import DONE, EventReader, UnreadableEvents, values_in
-from shared.providers.failures import failure
-from shared.providers.replies import unreadable, usage_of
+from shared.providers.errors.answers import NO_KEY, ErrorAnswer, body_of, interrupted, page_in_reply, refusal, text_of
+from shared.providers.errors.failures import failure
+from shared.providers.replies.chat import unreadable, usage_of
+from shared.providers.replies.event_stream import DONE, EventReader, UnreadableEvents, values_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from shared.domain.errors import BadReply
-from shared.providers.reading import reading
+from shared.providers.replies.reading import reading
 
 if TYPE_CHECKING:
     from shared.providers.provider import Provider

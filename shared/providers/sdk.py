@@ -18,9 +18,9 @@ import openai
 from shared.domain.errors import ForeaskError
 from shared.process import network
 from shared.process.network.timeouts import CONNECT_SECONDS
-from shared.providers.answers import ErrorAnswer, interrupted, refusal
 from shared.providers.endpoint import Endpoint
-from shared.providers.failures import failure
+from shared.providers.errors.answers import ErrorAnswer, interrupted, refusal
+from shared.providers.errors.failures import failure
 
 
 def sdk(endpoint: Endpoint, timeout: timedelta, proxy: str | None) -> openai.AsyncOpenAI:

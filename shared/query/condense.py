@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from shared.domain.usage import Usage
 from shared.providers.chat import ChatModel, ChatRequest, Message
-from shared.providers.json_replies import MalformedReply, json_in, spoken
+from shared.providers.replies.json_replies import MalformedReply, json_in, spoken
 
 Speaker = Literal["user", "assistant"]
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, ValidationError
 from shared.domain.errors import BadReply
 from shared.domain.usage import Usage
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
-from shared.providers.json_replies import MalformedReply, json_in
+from shared.providers.replies.json_replies import MalformedReply, json_in
 
 MAX_QUERIES = 8
 

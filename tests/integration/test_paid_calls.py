@@ -25,8 +25,8 @@ from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.indexing import IndexWork
 from shared.providers.chat import ChatRequest, Completion, Message, OpenAIChat
 from shared.providers.embedding import OpenAIEmbedder
-from shared.providers.estimates import tokens_in
 from shared.providers.provider import Provider
+from shared.providers.replies.estimates import tokens_in
 from shared.query.metering import MeteredChat, report_to
 from tests.support.api import searchable, work
 from tests.support.planted import guards
@@ -100,7 +100,7 @@ async def usage(client, kind="generate"):
 
 
 @guards(
-    "shared/providers/failures.py",
+    "shared/providers/errors/failures.py",
     "return interrupted(component)",
     "return unreachable(component)",
     means="a reply that breaks off is repeated for ever, without counting an attempt or the call",
@@ -236,7 +236,7 @@ REFUSING = {"choices": [{"message": {"content": None, "refusal": "I cannot help 
 
 
 @guards(
-    "shared/providers/replies.py",
+    "shared/providers/replies/chat.py",
     "if self._usage != Usage():",
     "if self._usage is not None:",
     means="calls of a server that reports no tokens are free of charge, and no budget is ever used up",

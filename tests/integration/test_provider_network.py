@@ -174,7 +174,7 @@ async def test_private_authority_is_trusted_by_file(tmp_path, call):
 
 
 @guards(
-    "shared/providers/failures.py",
+    "shared/providers/errors/failures.py",
     "if is_untrusted(error):",
     "if False:",
     means="an untrusted certificate uses up the attempts of each chunk",

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from shared.domain.errors import ForeaskError
 from shared.ingest.generate.replies import questions_in
 from shared.providers.adapt import Habits
-from shared.providers.answers import ErrorAnswer, refusal
-from shared.providers.embedding_replies import vectors_in
-from shared.providers.event_stream import UnreadableEvents, values_in
-from shared.providers.json_replies import MalformedReply
-from shared.providers.replies import ReplyReader
-from shared.providers.thinking import ThinkingFilter, without_thinking
+from shared.providers.errors.answers import ErrorAnswer, refusal
+from shared.providers.replies.chat import ReplyReader
+from shared.providers.replies.event_stream import UnreadableEvents, values_in
+from shared.providers.replies.json_replies import MalformedReply
+from shared.providers.replies.thinking import ThinkingFilter, without_thinking
+from shared.providers.replies.vectors import vectors_in
 
 NAMES = (
     *("choices", "message", "delta", "text", "content", "type", "refusal", "tool_calls", "function", "arguments"),

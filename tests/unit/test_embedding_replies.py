@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shared.domain.errors import Unavailable
-from shared.providers.embedding_replies import vectors_in
+from shared.providers.replies.vectors import vectors_in
 from tests.support.planted import guards
 
 COUNT = 12
@@ -27,7 +27,7 @@ def without_index():
 
 
 @guards(
-    "shared/providers/embedding_replies.py",
+    "shared/providers/replies/vectors.py",
     "return int(index) if index.isascii() and index.isdecimal() else None",
     "return None",
     means="vectors with numbers as text go to the wrong texts",

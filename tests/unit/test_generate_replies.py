@@ -4,7 +4,7 @@ import pytest
 
 from shared.ingest.generate.quality import normalise
 from shared.ingest.generate.replies import questions_in
-from shared.providers.json_replies import MalformedReply
+from shared.providers.replies.json_replies import MalformedReply
 
 TWO = ["What is a lease?", "Who rings the bell?"]
 JSON = '{"questions": ["What is a lease?", "Who rings the bell?"]}'

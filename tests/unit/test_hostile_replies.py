@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shared.providers.json_replies import MalformedReply, json_in
-from shared.providers.thinking import without_thinking
+from shared.providers.replies.json_replies import MalformedReply, json_in
+from shared.providers.replies.thinking import without_thinking
 from shared.query.answer import Passage, links, prompts
 from shared.query.answer.citations import CitationCleaner
 from shared.query.answer.quotes import candidates

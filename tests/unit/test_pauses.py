@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from shared.domain.errors import RateLimited, Unavailable
-from shared.providers.answers import ErrorAnswer, refusal
+from shared.providers.errors.answers import ErrorAnswer, refusal
 from tests.support.planted import guards
 
 SENT = "Thu, 01 Jan 2026 00:00:00 GMT"  # time of the reply by the provider's clock
@@ -52,7 +52,7 @@ WORDS = [
 
 
 @guards(
-    "shared/providers/pauses.py",
+    "shared/providers/errors/pauses.py",
     "min(found, MOST_REQUESTED)",
     "found",
     means="clients and chunks wait for months because a provider asks for it",
@@ -118,7 +118,7 @@ def test_reset_in_openrouters_metadata_is_read():
 
 
 @guards(
-    "shared/providers/answers.py",
+    "shared/providers/errors/answers.py",
     "pause_in(answer.headers, answer.body, words, status)",
     "pause_in(answer.headers, answer.body, str(answer.message), status)",
     means="a document's text in a provider's message pauses the calls of all tenants",

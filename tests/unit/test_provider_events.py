@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.providers.event_stream import EventReader, UnreadableEvents, values_in
+from shared.providers.replies.event_stream import EventReader, UnreadableEvents, values_in
 
 EVENTS = 'data: {"n": 1}\n\ndata: {"n": 2}\n\ndata: [DONE]\n\n'
 BODIES = [

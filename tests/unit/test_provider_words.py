@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from shared.domain.errors import Misconfigured, NoCapacity, RateLimited, Refused, Unavailable, UnsupportedTier
-from shared.providers.answers import NO_KEY, ErrorAnswer, body_of, page_in_reply, refusal, text_of, words_of
+from shared.providers.errors.answers import NO_KEY, ErrorAnswer, body_of, page_in_reply, refusal, text_of, words_of
 
 KEY = "sk-proj-0123456789abcdefghijklmnop"
 QUOTA = "its quota is used up: raise it"

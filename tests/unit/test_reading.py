@@ -4,7 +4,7 @@ import pytest
 
 from shared.domain.errors import Refused, UnusableReply
 from shared.domain.usage import Usage
-from shared.providers.reading import reading
+from shared.providers.replies.reading import reading
 
 BILLED = Usage(90, 10)
 

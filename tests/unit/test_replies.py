@@ -7,8 +7,8 @@ import pytest
 from shared.domain.errors import ForeaskError, Misconfigured, RateLimited, Refused, Unavailable
 from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
-from shared.providers.answers import ErrorAnswer, refusal
-from shared.providers.replies import Completion, ReplyReader, completion_in
+from shared.providers.errors.answers import ErrorAnswer, refusal
+from shared.providers.replies.chat import Completion, ReplyReader, completion_in
 from tests.support.planted import guards
 
 TEXT = '{"questions": ["What is a lease?"]}'
@@ -180,7 +180,7 @@ def test_stream_has_its_finish_reason(finish, expected):
 
 
 @guards(
-    "shared/providers/replies.py",
+    "shared/providers/replies/chat.py",
     'self._finish or ("stop" if is_done else "interrupted")',
     'self._finish or "stop"',
     means="a stream that ends without a sign of its end looks complete",

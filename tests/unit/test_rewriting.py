@@ -7,7 +7,7 @@ import pytest
 from shared.domain.errors import Unavailable
 from shared.domain.usage import Usage
 from shared.providers.chat import Completion
-from shared.providers.json_replies import MalformedReply
+from shared.providers.replies.json_replies import MalformedReply
 from shared.query.rewrite import BadRewriting, RewriteOptions, RewrittenQuestion, read, request, rewrite
 from shared.query.time_budget import SkippedStep, within
 from tests.support.clock import in_virtual_time

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.providers.thinking import ThinkingFilter, without_thinking
+from shared.providers.replies.thinking import ThinkingFilter, without_thinking
 from tests.support.planted import guards
 
 ANSWER = "A lease ends after a minute [1]."
@@ -61,7 +61,7 @@ def in_pieces(text, *, size=1, may_start_inside=True):
 
 
 @guards(
-    "shared/providers/thinking.py",
+    "shared/providers/replies/thinking.py",
     "if not is_end and (not text or any(mark.may_open(text) for mark in marks)):",
     "if not is_end and not text:",
     means="the first letters of a thinking tag are shown while the reply arrives",

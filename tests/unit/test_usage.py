@@ -6,7 +6,7 @@ import pytest
 
 from shared.domain.tiers import Tier, tier_of_reply
 from shared.domain.usage import Usage
-from shared.providers.replies import usage_of
+from shared.providers.replies.chat import usage_of
 
 PLAIN = {"prompt_tokens": 2_000, "completion_tokens": 10}
 

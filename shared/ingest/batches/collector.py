@@ -21,8 +21,8 @@ from shared.ledger.work.batches import Batches
 from shared.process.telemetry import metrics
 from shared.providers.batches import BatchProvider, BatchReply, NotDone, ResultLine
 from shared.providers.chat import Completion
-from shared.providers.json_replies import MalformedReply
 from shared.providers.limiter.endings import USABLE, WINDOW, Endings
+from shared.providers.replies.json_replies import MalformedReply
 
 _ENOUGH_REFUSALS = 5
 _NO_TRIAL = 0  # no lease has this token

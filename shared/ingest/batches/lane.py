@@ -37,8 +37,8 @@ from shared.ingest.batches.lines import Lines
 from shared.ledger.work.batches import Batches
 from shared.process.clock import elapsed_seconds
 from shared.process.telemetry import metrics
-from shared.providers.answers import said
 from shared.providers.batches import BatchError, BatchMissing, BatchProvider, ProviderBatch, found
+from shared.providers.errors.answers import said
 from shared.providers.limiter.endings import Endings
 
 _FIRST_LINE_BYTES = 8_192  # assumed until lines were planned

@@ -27,9 +27,9 @@ from shared.ingest.options import IngestDefaults
 from shared.providers.adapt import Habits
 from shared.providers.batches import BatchReply, NotDone, request_line
 from shared.providers.chat import ChatRequest, Completion
-from shared.providers.estimates import BYTES_PER_TOKEN
-from shared.providers.json_replies import MalformedReply
 from shared.providers.limiter.judge import is_doubtful
+from shared.providers.replies.estimates import BYTES_PER_TOKEN
+from shared.providers.replies.json_replies import MalformedReply
 
 # The widest `custom_id`: the planned size of a line does not depend on its token.
 _WIDEST = "0" * 19

@@ -9,8 +9,8 @@ from shared.domain.errors import Refused, TimedOut, UnusableReply
 from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
 from shared.providers.chat import ChatModel, ChatRequest, Completion
-from shared.providers.estimates import tokens_in
 from shared.providers.limiter.endings import USABLE
+from shared.providers.replies.estimates import tokens_in
 
 _MARGIN = 1.2
 _TOKENS_BESIDE = 100  # the schema, and the overhead of the chat format

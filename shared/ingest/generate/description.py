@@ -13,7 +13,7 @@ from shared.ingest.generate.repairs import TruncatedReply, failure, may_be_repai
 from shared.ingest.generate.replies import questions_in, storable
 from shared.ingest.generate.types import GeneratedQuestions, GenerationOptions
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message, Picture
-from shared.providers.json_replies import MalformedReply, json_in
+from shared.providers.replies.json_replies import MalformedReply, json_in
 
 LABEL = "Picture: "
 """The start of a description, so that readers and models know that it is not the author's text."""

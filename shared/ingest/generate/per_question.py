@@ -23,7 +23,7 @@ from shared.ingest.generate.prompts import WORD_SYSTEM, WORD_TASK, WORD_TEMPLATE
 from shared.ingest.generate.replies import questions_in
 from shared.ingest.generate.types import BadQuestions, GeneratedQuestions, GenerationOptions
 from shared.providers.chat import ChatModel, ChatRequest, Message
-from shared.providers.json_replies import MalformedReply
+from shared.providers.replies.json_replies import MalformedReply
 
 DEFAULT_COUNT = 6
 

@@ -13,7 +13,7 @@ from shared.ingest.generate.repairs import TruncatedReply, failure, may_be_repai
 from shared.ingest.generate.replies import questions_in
 from shared.ingest.generate.types import GeneratedQuestions, GenerationOptions
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
-from shared.providers.json_replies import MalformedReply
+from shared.providers.replies.json_replies import MalformedReply
 
 # The common subset of providers' strict schemas: an object root, everything required, no lengths.
 SCHEMA: dict[str, Any] = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from shared.domain.usage import Usage
 from shared.ingest.generate.types import BadQuestions
 from shared.providers.chat import Completion
-from shared.providers.json_replies import MalformedReply, spoken
+from shared.providers.replies.json_replies import MalformedReply, spoken
 
 _MOST = 2
 _OTHER_MODEL = "set FOREASK_LLM_MODEL to another model"

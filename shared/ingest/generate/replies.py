@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from shared.ingest.generate.quality import is_question, normalise
-from shared.providers.json_replies import MalformedReply, json_in, spoken
+from shared.providers.replies.json_replies import MalformedReply, json_in, spoken
 
 _LIST_ITEM = re.compile(r"\s*(?:[-*•]|\(?\d{1,2}[.):])\s+(.*\S)")
 _NUMBER = re.compile(r"(?:q(?:uestion)?[ _-]?)?\d{1,2}", re.IGNORECASE)

@@ -29,7 +29,7 @@ from shared.domain.errors import (
     UnsupportedTier,
     UnusableReply,
 )
-from shared.providers.answers import said
+from shared.providers.errors.answers import said
 from shared.providers.limiter.script import CallKind
 
 _REFUSED_PAUSE = timedelta(seconds=30)

@@ -13,7 +13,7 @@ from typing import Any
 
 from shared.domain.retry import MOST_REQUESTED
 from shared.domain.retry_after import date_of, retry_after
-from shared.providers.error_bodies import error_of
+from shared.providers.errors.error_bodies import error_of
 
 _DEPTH = 5
 _TOO_MANY = 429

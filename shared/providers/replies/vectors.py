@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from shared.domain.vectors import Vectors
-from shared.providers.embedding import FewerVectors
-from shared.providers.replies import unreadable
+from shared.providers.replies.chat import unreadable
+from shared.providers.replies.reading import FewerVectors
 
 _NESTED = 2  # dimensions of a vector in another list
 

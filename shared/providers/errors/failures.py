@@ -10,7 +10,7 @@ from shared.domain.durations import duration
 from shared.domain.errors import Misconfigured, Unavailable
 from shared.process.network.problems import is_untrusted, problem_of
 from shared.process.telemetry.repetitions import Repetitions
-from shared.providers.answers import interrupted, no_answer, unreachable
+from shared.providers.errors.answers import interrupted, no_answer, unreachable
 
 _PAUSE = timedelta(seconds=30)
 # Errors of aiohttp, and of the SDK's transport, before a request is sent.

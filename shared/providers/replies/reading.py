@@ -40,3 +40,11 @@ def reading(component: str, usage: Callable[[], Usage] = Usage) -> Iterator[None
 
 def _reported(usage: Usage) -> Usage | None:
     return None if usage == Usage() else usage
+
+
+class FewerVectors(UnusableReply):
+    """A reply with another number of vectors than texts; `vectors` is that number."""
+
+    def __init__(self, vectors: int, texts: int) -> None:
+        super().__init__(f"the embedding provider sent {vectors} vectors for {texts} texts", component="embedding")
+        self.vectors = vectors

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from shared.domain.errors import Refused, UnusableReply
 from shared.domain.tiers import Tier, tier_of_reply
 from shared.domain.usage import Usage
-from shared.providers.estimates import tokens_in
-from shared.providers.thinking import ThinkingFilter, without_thinking
+from shared.providers.replies.estimates import tokens_in
+from shared.providers.replies.thinking import ThinkingFilter, without_thinking
 
 FinishReason = Literal["stop", "length", "content_filter", "interrupted", "tool_calls"]
 

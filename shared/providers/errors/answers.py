@@ -28,9 +28,9 @@ from shared.domain.errors import (
 )
 from shared.process.telemetry.repetitions import Repetitions
 from shared.process.words import is_page, shortened, words_for_people
-from shared.providers.error_bodies import error_in_reply, error_of, status_in, text_in
-from shared.providers.known_messages import Meaning, meaning_of
-from shared.providers.pauses import pause_in
+from shared.providers.errors.error_bodies import error_in_reply, error_of, status_in, text_in
+from shared.providers.errors.known_messages import Meaning, meaning_of
+from shared.providers.errors.pauses import pause_in
 
 _QUOTA_PAUSE = timedelta(minutes=5)
 _UNAVAILABLE_PAUSE = timedelta(seconds=5)

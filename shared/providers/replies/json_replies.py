@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from shared.providers.thinking import without_thinking
+from shared.providers.replies.thinking import without_thinking
 
 _DECODER = json.JSONDecoder(strict=False)  # accepts line breaks in strings
 _OPENING = re.compile(r'[{\[]\s*["{}\[\]]')  # of JSON, and not of an aside [such as this]
