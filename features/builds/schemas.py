@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from shared.domain.builds import BuildState
-from shared.domain.states import DocumentState
+from shared.domain.states import BuildState, DocumentState
 from shared.http.schemas.calibration import NDCG
 from shared.http.schemas.collections import CollectionOptionsView
 from shared.http.schemas.common import BodyModel, ReplyModel, example

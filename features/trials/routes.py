@@ -44,9 +44,9 @@ from shared.providers.chat import ChatModel
 from shared.providers.limiter.limited_chat import LimitedChat
 from shared.query.metering import MeteredChat
 from shared.services.api import ApiServices
-from shared.services.ingest import similarity_floor
 from shared.services.parts import Parts
 from shared.services.prices import price
+from shared.services.similarity import similarity_floor
 from shared.settings import Settings
 
 router = APIRouter(prefix="/v1", tags=["estimates"], route_class=StrictRoute)

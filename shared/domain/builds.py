@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
 from shared.domain.collections import CollectionOptions
 from shared.domain.index_location import IndexLocation, index_location_of
-from shared.domain.states import DocumentState
-
-
-class BuildState(StrEnum):
-    LIVE = "live"  # queries see it
-    FILLING = "filling"  # the live build's documents are being copied to it; it follows concurrent changes
-    PAUSED = "paused"  # as filling, but nothing is copied
-    FOLLOWING = "following"  # it has every document of the live one, and follows changes
-    DROPPING = "dropping"  # its documents are being deleted; then its row is deleted
+from shared.domain.states import BuildState, DocumentState
 
 
 @dataclass(frozen=True, slots=True)

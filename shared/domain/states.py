@@ -1,4 +1,4 @@
-"""States of documents, pages, chunks, accepted questions and batches; the ledger defines the transitions."""
+"""States of builds, documents, pages, chunks, accepted questions and batches; the ledger defines the transitions."""
 
 from __future__ import annotations
 
@@ -48,3 +48,11 @@ class BatchState(StrEnum):
     COLLECTING = "collecting"  # the provider has ended it, or never had it; its lines are being settled
     DONE = "done"
     FAILED = "failed"  # no result was collected; `error` has the reason
+
+
+class BuildState(StrEnum):
+    LIVE = "live"  # queries see it
+    FILLING = "filling"  # the live build's documents are being copied to it; it follows concurrent changes
+    PAUSED = "paused"  # as filling, but nothing is copied
+    FOLLOWING = "following"  # it has every document of the live one, and follows changes
+    DROPPING = "dropping"  # its documents are being deleted; then its row is deleted

@@ -18,9 +18,8 @@ from shared.domain.errors import ForeaskError, Transient, Unavailable
 from shared.ingest.generate.generator import requests
 from shared.ledger.postgres.revision import require_schema
 from shared.process.network import hosts_of
-from shared.providers.limiter.limited_chat import NEUTRAL, neutral_request
+from shared.providers.limiter.limited_chat import NEUTRAL, NEUTRAL_PICTURE, neutral_request
 from shared.providers.limiter.limited_embedder import PING
-from shared.providers.limiter.pictures import NEUTRAL_PICTURE
 from shared.query.answer import prompts
 from shared.query.answer.answer import Passage
 from shared.services.parts import Parts

@@ -11,8 +11,8 @@ from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.indexing import IndexWork
 from shared.maintenance.jobs.runner import Runner
 from shared.providers.limiter.limited_embedder import LimitedEmbedder
-from shared.services.ingest import similarity_floor
 from shared.services.parts import Parts
+from shared.services.similarity import similarity_floor
 from shared.services.worker import WorkerServices
 
 

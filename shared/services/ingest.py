@@ -1,15 +1,14 @@
-"""Options of the ingest in the settings: default options, the similarity floor, and the slots of workers."""
+"""Options of the ingest in the settings: default options and the slots of workers."""
 
 from __future__ import annotations
 
 from urllib.parse import urlsplit
 
 from shared.domain.pages import MOST_OF_A_CLAIM
-from shared.ingest.generate.quality import floor_for
 from shared.ingest.generate.types import GenerationOptions, Strategy, strategy_for
 from shared.ingest.options import IngestDefaults
 from shared.ingest.parse.chunking_options import ChunkingOptions
-from shared.settings import Embedding, Settings
+from shared.settings import Settings
 
 
 def ingest_defaults(settings: Settings, model: str) -> IngestDefaults:
@@ -23,12 +22,6 @@ def ingest_defaults(settings: Settings, model: str) -> IngestDefaults:
 def generation_strategy(settings: Settings, model: str) -> Strategy:
     """Return the strategy for a language model."""
     return settings.tuning.question_strategy or strategy_for(model)
-
-
-def similarity_floor(settings: Settings, embedding: Embedding) -> float | None:
-    """Return the lowest similarity of a question and its text that passes the filter; None: all pass."""
-    floor = settings.tuning.similarity_floor
-    return floor_for(embedding.model) if floor is None else floor
 
 
 def slots_of_parser(settings: Settings) -> int:

@@ -10,9 +10,9 @@ from sqlalchemy import text
 
 from features.erasure.ledger.erasures import Erasures
 from features.feedback.ledger.feedback import Feedback
-from shared.domain.builds import BuildState
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Conflict, NotFound
+from shared.domain.states import BuildState
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents import build_sync

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 import shared
-from shared.domain.builds import BuildState
-from shared.domain.states import AcceptedState, ChunkState, DocumentState
+from shared.domain.states import AcceptedState, BuildState, ChunkState, DocumentState
 from shared.ledger.model import states
 from tests.support.transitions import TRANSITIONS
 

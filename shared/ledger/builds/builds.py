@@ -16,10 +16,10 @@ from uuid import UUID, uuid4
 from sqlalchemy import Row, RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.builds import Build, BuildDifferences, BuildProgress, BuildState
+from shared.domain.builds import Build, BuildDifferences, BuildProgress
 from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import Conflict, NotFound
-from shared.domain.states import DocumentState
+from shared.domain.states import BuildState, DocumentState
 from shared.ledger.builds import comparison
 from shared.ledger.documents import build_sync, versions
 from shared.ledger.ledger import StoreTerms

@@ -20,8 +20,8 @@ from shared.domain.ids import accepted_id
 from shared.domain.indexing import ChunkToIndex, IndexOutcome
 from shared.domain.questions import plain
 from shared.domain.states import AcceptedState
-from shared.ledger.documents.audit import index_again
 from shared.ledger.documents.chunk_matching import Divided, counterpart, divided
+from shared.ledger.documents.repeated_indexing import index_again
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Collided

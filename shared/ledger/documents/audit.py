@@ -1,4 +1,4 @@
-"""The audit: the points that Qdrant must contain according to the ledger, and the repeated indexing of chunks."""
+"""The audit: the points that Qdrant must contain according to the ledger."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.ledger.documents.repeated_indexing import REOPENED, index_again
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
-# States of a document whose live version is being rewritten, or was rewritten.
-_REOPENED = tuple(state for state in (*states.INDEX_AGAIN.sources, *states.INDEX_AGAIN.targets) if state)
-
-SQL = statements.load(__file__, states.FRAGMENTS, is_reopened=states.is_in(_REOPENED))
+SQL = statements.load(__file__, states.FRAGMENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class DocumentSnapshot:
     @property
     def is_reopened(self) -> bool:
         """Whether the state is one of a document that the audit has reopened."""
-        return self.state in _REOPENED
+        return self.state in REOPENED
 
     def is_unchanged(self, now: DocumentSnapshot | None, *, reopened: bool = False) -> bool:
         """Return whether the row is unchanged; a document that the audit `reopened` may be in progress or finished.
@@ -53,7 +51,7 @@ class DocumentSnapshot:
         if not reopened or now is None:
             return self == now
         same_version = (now.version, now.live_version) == (self.version, self.live_version)
-        return same_version and now.state in _REOPENED
+        return same_version and now.state in REOPENED
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +95,6 @@ class LockedDocuments:
     async def index_again(self, chunks: Sequence[UUID]) -> set[UUID]:
         """Index chunks again; return the chunks with paid questions, which are due now."""
         return await index_again(self._connection, list(self.ids), chunks, reopened=list(self._reopened))
-
-
-async def index_again(
-    connection: AsyncConnection, documents: Sequence[UUID], chunks: Sequence[UUID], *, reopened: Sequence[UUID] = ()
-) -> set[UUID]:
-    """Index chunks of locked documents again; return the chunks that are due now.
-
-    Documents in progress are skipped unless they are `reopened`. Chunks without paid questions are skipped, because
-    they would need a call.
-    """
-    parameters = {"ids": list(documents), "chunks": list(chunks), "reopened": list(reopened)}
-    due = (await connection.execute(SQL.index_chunks_again, parameters)).all()
-    await connection.execute(SQL.index_documents_again, {"ids": sorted({row.document_id for row in due})})
-    return {row.id for row in due}
 
 
 class Audit:

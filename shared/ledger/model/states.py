@@ -90,9 +90,8 @@ from enum import StrEnum
 from functools import partial
 from typing import Literal
 
-from shared.domain.builds import BuildState
 from shared.domain.jobs import JobKind, JobState, PauseReason
-from shared.domain.states import AcceptedState, BatchState, ChunkState, DocumentState, PageState
+from shared.domain.states import AcceptedState, BatchState, BuildState, ChunkState, DocumentState, PageState
 from shared.ledger.model import columns, lanes
 
 Table = Literal["collections", "documents", "pages", "chunks", "accepted_questions", "jobs", "syncs", "batches"]

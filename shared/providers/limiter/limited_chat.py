@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from base64 import b64decode
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
@@ -12,13 +13,19 @@ from functools import partial
 import orjson
 
 from shared.domain.errors import FailsOnText, Transient
-from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
+from shared.providers.chat import ChatModel, ChatRequest, Completion, Message, Picture
 from shared.providers.limiter.judge import Neutral
 from shared.providers.limiter.limiter import INGEST, Call, Limiter, MaxWait
-from shared.providers.limiter.pictures import NEUTRAL_PICTURE
 from shared.providers.limiter.script import CallKind
 
 NEUTRAL = ChatRequest((Message("user", "Reply with OK."),), max_tokens=16)  # quotes no document
+# A grey square of 64 pixels.
+_JPEG = b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABALDA4MChAODQ4SERATGCgaGBYWGDEjJR0oOjM9PDkzODdASFxOQERXRTc4UG1RV19i"
+    "Z2hnPk1xeXBkeFxlZ2P/wAALCABAAEABAREA/8QAFAABAAAAAAAAAAAAAAAAAAAAAP/EABQQAQAAAAAAAAAAAAAAAAAAAAD/2gAI"
+    "AQEAAD8AAAAAAAAAAAAAAAAAAAAAAP/Z"
+)
+NEUTRAL_PICTURE = Picture(hashlib.sha256(_JPEG).hexdigest(), _JPEG)
 
 # Shortest pauses after the first failures of a chat model on a text, if it answers others; the next one is final.
 _PAUSES_OF_TEXT = (timedelta(seconds=5), timedelta(seconds=20))

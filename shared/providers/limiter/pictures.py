@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 
 import structlog
 
 from shared.domain.errors import Refused
-from shared.providers.chat import Picture
 
 _REMEMBERED_SECONDS = 60.0  # a server may load another model under the same name
-# A grey square of 64 pixels.
-_JPEG = b64decode(
-    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABALDA4MChAODQ4SERATGCgaGBYWGDEjJR0oOjM9PDkzODdASFxOQERXRTc4UG1RV19i"
-    "Z2hnPk1xeXBkeFxlZ2P/wAALCABAAEABAREA/8QAFAABAAAAAAAAAAAAAAAAAAAAAP/EABQQAQAAAAAAAAAAAAAAAAAAAAD/2gAI"
-    "AQEAAD8AAAAAAAAAAAAAAAAAAAAAAP/Z"
-)
-NEUTRAL_PICTURE = Picture(hashlib.sha256(_JPEG).hexdigest(), _JPEG)
 
 log = structlog.get_logger()
 
@@ -46,7 +36,7 @@ class Pictures:
         """Make a call with a picture in this block.
 
         Args:
-            ask: makes the neutral call with `NEUTRAL_PICTURE`.
+            ask: makes the neutral call with a picture.
 
         Raises:
             Refused: the picture is refused; without a call if the model has refused the neutral one, too.
