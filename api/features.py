@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from api.routes.sources import SOURCE_ROUTES
 from features.audit_log.routes import AUDIT_LOG_ROUTES
 from features.builds.routes import BUILD_ROUTES
 from features.conversations.routes import CONVERSATION_ROUTES
@@ -32,6 +33,7 @@ FEATURE_ROUTES: tuple[FeatureRoutes, ...] = (
     OPENAI_ROUTES,
     SHARED_ANSWER_ROUTES,
     SIMILARITY_ROUTES,
+    SOURCE_ROUTES,
     TRIAL_ROUTES,
     VERIFICATION_ROUTES,
     WEBHOOK_ROUTES,

@@ -10,6 +10,7 @@ from features.evaluation.feature import EVALUATION
 from features.feedback.feature import FEEDBACK
 from features.gaps.feature import GAPS
 from features.shared_answers.feature import SHARED_ANSWERS
+from features.sources.feature import SOURCES
 from features.verification.feature import VERIFICATION
 from features.webhooks.feature import WEBHOOKS
 from shared.services.features import Feature
@@ -23,6 +24,7 @@ FEATURES: tuple[Feature, ...] = (
     FEEDBACK,
     GAPS,
     SHARED_ANSWERS,
+    SOURCES,
     VERIFICATION,
     WEBHOOKS,
 )

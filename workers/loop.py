@@ -106,8 +106,8 @@ async def _event() -> asyncio.Event:
 
 
 def _features_of(role: WorkQueue) -> Sequence[Feature] | None:
-    """Return the features for the roles that do their jobs; the others do not load them."""
-    if role not in ("parse", "index"):
+    """Return the features for the roles that do their jobs or read their originals; the others do not load them."""
+    if role not in ("parse", "read", "index"):
         return None
     from features.all import FEATURES  # noqa: PLC0415
 

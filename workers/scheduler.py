@@ -17,11 +17,10 @@ from functools import partial
 import structlog
 
 from features.all import FEATURES
-from shared.domain.errors import ForeaskError, JobIsOpen, Rejected
+from shared.domain.errors import ForeaskError
 from shared.domain.jobs import JOBS_OF_PARSERS
 from shared.domain.lanes import Lane
 from shared.domain.queues import WORK_QUEUES, Queue
-from shared.domain.sources import SourceDefinition
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.builds.builds import Builds
 from shared.ledger.builds.calibrations import Calibrations
@@ -33,9 +32,6 @@ from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.counters import Counters
 from shared.ledger.postgres.election import LEASE
-from shared.ledger.sources.hints import Hints
-from shared.ledger.sources.sources import Sources
-from shared.ledger.sources.syncs import Syncs
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.batches import Batches
 from shared.ledger.work.costs import Costs
@@ -97,9 +93,6 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         *(Step(name, every, work) for name, work in cleaner.steps.items()),
         Step("reindex", every, ledger[Documents].continue_reindex),
         Step("jobs", every, ledger[Jobs].settle),
-        Step("start_syncs", every, partial(start_due_syncs, services)),
-        Step("retry_lookups", every, ledger[Hints].reopen),
-        Step("remove_sources", every, ledger[Sources].continue_removal),
         Step("forget_jobs", _TIDY_EVERY, partial(forget_jobs, services)),
         Step("fill", every, ledger[Builds].fill),
         Step("yield_batches", every, ledger[Batches].yield_to_uploads),
@@ -158,37 +151,6 @@ async def _due_calibrations(services: SchedulerServices) -> list[Queue]:
 
 async def _due_jobs(services: SchedulerServices) -> list[Queue]:
     return list({"syncs" if kind in JOBS_OF_PARSERS else "runs" for kind in await services.ledger[JobClaims].due()})
-
-
-async def start_due_syncs(services: SchedulerServices) -> bool:
-    """Start syncs whose scheduled time has come; return whether there were any.
-
-    Several missed times lead to one sync. A source whose sync cannot be started has the reason, and delays no other.
-    """
-    sources = await services.ledger[Sources].due()
-    for source in sources:
-        try:
-            refused = await _start_due_sync(services, source)
-            await services.ledger[Sources].schedule_next(source, refused)
-        except Exception as error:  # this source alone; if the ledger is unavailable, it cannot be postponed either
-            expected = isinstance(error, ForeaskError)
-            log.warning("sync.postponed", source=source.name, tenant=source.tenant, exc_info=not expected)
-            reason = error.message if isinstance(error, ForeaskError) else "The scheduler's log has the reason."
-            await services.ledger[Sources].postpone(source, reason)
-    return bool(sources)
-
-
-async def _start_due_sync(services: SchedulerServices, source: SourceDefinition) -> str | None:
-    """Start the sync of a source unless one is open; return why it cannot be started before its next time."""
-    names = {"source": source.name, "tenant": source.tenant}
-    try:
-        sync = await services.ledger[Syncs].start(source.tenant, source.name)
-    except Rejected as error:
-        log.info("sync.skipped", **names, reason=error.message)
-        return None if isinstance(error, JobIsOpen) else error.message
-    log.info("sync.started", **names, job=str(sync.id))
-    services.wakeups.wake("syncs")
-    return None
 
 
 async def survey(services: SchedulerServices) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from api.features import FEATURE_ROUTES
 from api.progress.bottleneck import pace
 from api.progress.readiness import Readiness
-from api.schemas.sources import WaitingSyncView
 from api.schemas.status import PaceView, StageView, StatusEvent
 from shared.domain.budgets import Budget
 from shared.domain.errors import Transient
 from shared.domain.limit_use import LimitUse
-from shared.domain.sources import WaitingSync
 from shared.ledger.budgets.budgets import Budgets
-from shared.ledger.sources.syncs import Syncs
 from shared.ledger.work.backlog import Backlog, Backlogs
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.services.api import ApiServices
@@ -22,17 +21,18 @@ from shared.services.api import ApiServices
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
-    """Open work and its limits. `uses` is missing (None) while the broker is unavailable."""
+    """Open work and its limits.
+
+    Args:
+        uses: use of each limit; None while the broker is unavailable.
+        of_features: fields of features.
+    """
 
     backlog: Backlog
     uses: Sequence[LimitUse] | None
     budgets: Sequence[Budget]
     pace: PaceView
-    withheld: Sequence[WaitingSync]
-
-    @property
-    def withheld_views(self) -> list[WaitingSyncView]:
-        return [WaitingSyncView.of(each) for each in self.withheld]
+    of_features: Mapping[str, Any]
 
 
 async def read_work(services: ApiServices, readiness: Readiness, tenant: str) -> OpenWork:
@@ -43,7 +43,7 @@ async def read_work(services: ApiServices, readiness: Readiness, tenant: str) ->
     """
     backlog = await services.ledger[Backlogs].measure(tenant, services.embeddings)
     budgets, parts = await services.ledger[Budgets].of(tenant), await readiness.of_parts()
-    withheld = await services.ledger[Syncs].waiting(tenant)
+    of_features = await _of_features(services, tenant)
     uses = await _uses(services, tenant) if parts["broker"] else None
     workers: dict[str, int] = dict.fromkeys(backlog.stages, 0)
     for process in await services.ledger[Heartbeats].seen():
@@ -52,7 +52,7 @@ async def read_work(services: ApiServices, readiness: Readiness, tenant: str) ->
     sentence = pace(
         backlog, parts, uses or (), workers, budgets, reasons=readiness.reasons, refused_writes=readiness.refused_writes
     )
-    return OpenWork(backlog, uses, budgets, sentence, withheld)
+    return OpenWork(backlog, uses, budgets, sentence, of_features)
 
 
 async def status_event(services: ApiServices, readiness: Readiness, tenant: str) -> StatusEvent:
@@ -64,8 +64,13 @@ async def status_event(services: ApiServices, readiness: Readiness, tenant: str)
         chunks_per_minute=round(work.backlog.rate, 1),
         eta_seconds=None if work.backlog.eta is None else round(work.backlog.eta.total_seconds()),
         pace=work.pace,
-        withheld=work.withheld_views,
+        **work.of_features,
     )
+
+
+async def _of_features(services: ApiServices, tenant: str) -> dict[str, Any]:
+    read = [feature.open_work for feature in FEATURE_ROUTES if feature.open_work is not None]
+    return {name: value for of_one in read for name, value in (await of_one(tenant, services)).items()}
 
 
 async def _uses(services: ApiServices, tenant: str) -> list[LimitUse] | None:

@@ -22,9 +22,7 @@ from shared.http.access.auth import Reader
 from shared.http.openapi import replies
 from shared.http.state import ServicesDep
 from shared.ledger.documents.documents import Documents
-from shared.ledger.sources.sources import Sources
-from shared.services.api import ApiServices
-from shared.storage.references import Reference, is_reference
+from shared.storage.references import Originals, Reference, is_reference
 
 router = APIRouter(prefix="/v1/documents/{document_id}", tags=["documents"])
 
@@ -59,7 +57,7 @@ async def content(
     """
     stored = await services.ledger[Documents].upload(tenant, document_id, live=version == "live")
     if is_reference(stored.upload):
-        raise await _not_copied(Reference.parse(stored.upload), services)
+        raise await _not_copied(Reference.parse(stored.upload), services.parts.originals)
     tag = f'"{hashlib.sha256(stored.upload.encode()).hexdigest()[:32]}"'  # bytes of a name never change
     span = ranges.requested(request.headers, stored.size_bytes, tag)
     pieces = services.uploads.pieces(stored.upload, stored.size_bytes, span)
@@ -123,13 +121,11 @@ async def text(document_id: UUID, tenant: Reader, services: ServicesDep, version
     return StreamingResponse(_pieces(first, read), media_type="text/plain", headers=_SAFE)
 
 
-async def _not_copied(reference: Reference, services: ApiServices) -> NotFound:
+async def _not_copied(reference: Reference, originals: Originals) -> NotFound:
     """Return the error of bytes that only the source has: the API opens no sources, and has none of their secrets."""
-    source = await services.ledger[Sources].by_id(reference.source_id)
-    place = f"the source '{source.name}' ({source.uri})" if source else "a source that was removed"
     return NotFound(
-        f"The bytes were not copied: they are '{reference.key}' of {place}. The option copy_files of a source copies"
-        " the bytes of versions that are read from then on."
+        f"The bytes were not copied: they are {await originals.location(reference)}. The option copy_files of a"
+        " source copies the bytes of versions that are read from then on."
     )
 
 

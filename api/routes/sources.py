@@ -22,10 +22,12 @@ from api.schemas.sources import (
     SyncView,
     WithheldView,
 )
+from features.sources.access import SourceAccess
 from shared.domain.errors import Unavailable
 from shared.domain.sources import NewSource, SourceChanges, SourceState, SyncState
 from shared.http import bodies, paging
 from shared.http.access.auth import Manager, Notifier, Reader, Writer
+from shared.http.feature_routes import FeatureRoutes
 from shared.http.openapi import json_body, problems
 from shared.http.problems import UnsupportedMedia
 from shared.http.replies import JsonReply
@@ -61,7 +63,7 @@ async def add(
     never sent: the operator stores it, and the source has its name.
     """
     new = NewSource(**body.model_dump(exclude={"collection"}) | {"kind": body.kind or kind_of(body.uri)})
-    services.sources.require(tenant, new.kind, new.uri, new.options, secret_name=new.secret_name)
+    SourceAccess(services.settings).require(tenant, new.kind, new.uri, new.options, secret_name=new.secret_name)
     collection = await collection_cache.ensure(tenant, body.collection)
     await services.ledger[Sources].add(collection, new)
     return JsonReply(await _view(tenant, new.name, services), 201, {"location": f"/v1/sources/{new.name}"})
@@ -98,7 +100,7 @@ async def change(body: SourceChange, name: SourceName, tenant: Manager, services
     changes = _changes(body)
     old = (await services.ledger[Sources].get(tenant, name)).definition
     uri, options = changes.uri or old.uri, old.options if changes.options is None else changes.options
-    services.sources.require(tenant, old.kind, uri, options, secret_name=changes.secret_name)
+    SourceAccess(services.settings).require(tenant, old.kind, uri, options, secret_name=changes.secret_name)
     await services.ledger[Sources].change(tenant, name, changes, confirmed=body.confirm)
     return JsonReply(await _view(tenant, name, services))
 
@@ -253,3 +255,14 @@ def sync_view(state: SyncState) -> SyncView:
         state=RunPhase(state.state),
         refused_entries=[{"key": entry.key, "reason": entry.reason} for entry in state.refused],
     )
+
+
+async def _open_work(tenant: str, services: ApiServices) -> dict[str, object]:
+    return {"withheld": [dataclasses.asdict(sync) for sync in await services.ledger[Syncs].waiting(tenant)]}
+
+
+SOURCE_ROUTES = FeatureRoutes(
+    (router,),
+    {"name": "sources", "description": "Corpora that collections are kept in sync with."},
+    open_work=_open_work,
+)

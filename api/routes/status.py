@@ -70,7 +70,7 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
             pace=work.pace,
             usage=[_usage(services, spent) for spent in await services.ledger[Costs].sums(tenant)],
             budgets=[budget_view(budget) for budget in work.budgets],
-            withheld=work.withheld_views,
+            **work.of_features,
             outdated=await services.ledger[Documents].outdated(tenant),
             damaged=[_damage(each) for each in await services.ledger[Repairs].of_tenant(tenant)],
             limits=None if work.uses is None else [_limit(use) for use in work.uses],

@@ -232,17 +232,6 @@ class WithheldView(ReplyModel):
     keys: list[str] = Field(description=f"The first {MOST_SHOWN} keys, in order")
 
 
-class WaitingSyncView(ReplyModel):
-    """A sync whose deletions need approval."""
-
-    model_config = example(source="wiki", collection="handbook", job_id=_JOB_ID, deletions=120)
-
-    source: str
-    collection: str
-    job_id: UUID = Field(description="Job that waits for the approval")
-    deletions: int = Field(description="Number of withheld deletions")
-
-
 class HintReply(ReplyModel):
     """The result of a hint."""
 

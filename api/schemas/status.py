@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import date, datetime
 from typing import Literal
+from uuid import UUID
 
 from pydantic import AliasPath, Field
 
 from api.schemas.budgets import BudgetView
-from api.schemas.sources import WaitingSyncView
 from shared.domain.queues import WorkQueue
 from shared.http.schemas.common import ReplyModel, Seconds, example, example_of
 from shared.http.schemas.estimates import StoredEstimateView
@@ -129,6 +129,19 @@ class UsageReply(ReplyModel):
     by: UsageKey
     days: int
     items: list[UsageGroupView] = Field(description="Ordered by day, or by name")
+
+
+class WaitingSyncView(ReplyModel):
+    """A sync whose deletions need approval."""
+
+    model_config = example(
+        source="wiki", collection="handbook", job_id="0198f3a1-77aa-7c3a-9d70-3c1b5e8f2a51", deletions=120
+    )
+
+    source: str
+    collection: str
+    job_id: UUID = Field(description="Job that waits for the approval")
+    deletions: int = Field(description="Number of withheld deletions")
 
 
 class ResumedView(ReplyModel):

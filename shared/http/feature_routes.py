@@ -33,6 +33,7 @@ class FeatureRoutes:
         facts: returns its fields of the reply of GET /v1/me to a caller; None if it has none.
         endpoint: makes its endpoint of an application; None if it has none.
         status: returns its fields of the reply of GET /v1/status to a tenant; None if it has none.
+        open_work: returns its fields of the reply of GET /v1/status and of status events; None if it has none.
     """
 
     routers: tuple[APIRouter, ...] = ()
@@ -40,3 +41,4 @@ class FeatureRoutes:
     facts: Callable[[Caller, Settings], Mapping[str, int]] | None = None
     endpoint: Callable[[], Endpoint] | None = None
     status: Callable[[str, ApiServices], Awaitable[Mapping[str, object]]] | None = None
+    open_work: Callable[[str, ApiServices], Awaitable[Mapping[str, object]]] | None = None

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
-from shared.confined.reading import Readers
 from shared.ingest.batches.lane import BatchLane
 from shared.ingest.drain import Stage
 from shared.ingest.generate.stage import GenerateStage
@@ -17,8 +16,6 @@ from shared.ingest.read.stage import ReadStage
 from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.jobs.runner import Runner
 from shared.maintenance.orphans import Orphans
-from shared.maintenance.syncing.originals import SourceOriginals
-from shared.maintenance.syncing.work import OpenSource, Syncing
 from shared.maintenance.wanted import WantedWorkers
 from shared.services import api, generate, index, parse, read, scheduler
 from shared.services.batches import batch_lane_of
@@ -31,13 +28,10 @@ class AllServices(api.ApiServices):
 
     parser: ParseStage
     reader: ReadStage
-    readers: Readers
     generator: GenerateStage
     batch_lane: BatchLane
     indexers: Mapping[str, Indexer]
     make_runner: Callable[[], Runner]
-    syncing_of: Callable[[OpenSource], Syncing]
-    originals_of: Callable[[OpenSource], SourceOriginals]
     cleaner: Cleaner
     orphans: Orphans
     wanted: WantedWorkers
@@ -65,18 +59,14 @@ class AllServices(api.ApiServices):
 
 def assemble(parts: Parts) -> AllServices:
     served = api.assemble(parts)
-    readers = parse.readers_of(parts)
     return AllServices(
         **{field.name: getattr(served, field.name) for field in fields(served)},
-        parser=parse.parser_of(parts, readers),
+        parser=parse.parser_of(parts),
         reader=read.reader_of(parts),
-        readers=readers,
         generator=generate.generator_of(parts),
         batch_lane=batch_lane_of(parts),
         indexers=index.indexers_of(parts),
         make_runner=partial(index.runner_of, parts),
-        syncing_of=partial(parse.syncing_of, parts),
-        originals_of=partial(parse.originals_of, parts),
         cleaner=scheduler.cleaner_of(parts),
         orphans=parts.orphans,
         wanted=scheduler.wanted_of(parts),

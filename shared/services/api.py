@@ -28,7 +28,6 @@ from shared.services.query import (
     query_embedders,
     retriever_of,
 )
-from shared.services.sources import SourceAccess
 from shared.settings import Embedding, Settings
 from shared.storage.uploads import Uploads
 from shared.vectors.index import Index
@@ -97,11 +96,6 @@ class ApiServices:
     def embeddings(self) -> Mapping[str, Embedding]:
         """The configured embeddings, by name."""
         return self.settings.served_embeddings()
-
-    @property
-    def sources(self) -> SourceAccess:
-        """The allowed sources."""
-        return SourceAccess(self.settings)
 
 
 def assemble(parts: Parts) -> ApiServices:

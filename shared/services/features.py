@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from shared.domain.jobs import JobKind
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.services.parts import Parts
+from shared.storage.references import Originals
 
 if TYPE_CHECKING:
     from shared.maintenance.jobs.runner import JobWork
@@ -44,11 +45,15 @@ class Feature:
         steps: returns its steps of the scheduler.
         erased_tables: returns its tables from which an erasure deletes rows.
         jobs: make the work on its kinds of jobs, when a worker claims the first one.
+        originals: makes the reader of uploads whose bytes remain in a corpus of the feature; None if it has none.
+        temporary_folders: returns the prefixes of its temporary folders, of which a starting worker removes leftovers.
     """
 
     steps: Callable[[Parts], Sequence[Step]] = lambda _: ()
     erased_tables: Callable[[], Sequence[ErasedTable]] = tuple
     jobs: Mapping[JobKind, Callable[[Parts], JobWork]] = field(default_factory=dict)
+    originals: Callable[[Parts], Originals] | None = None
+    temporary_folders: Callable[[], Sequence[str]] = tuple
 
 
 def erased_tables(features: Iterable[Feature]) -> list[ErasedTable]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import random
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from shared.broker.wakeups import Wakeups
 from shared.domain.index_location import IndexNames
@@ -24,8 +24,10 @@ if TYPE_CHECKING:  # the parts below import these when they are made: not every 
     from shared.broker.notices import Notices
     from shared.broker.tenant_keys import TenantKeys
     from shared.broker.tenant_use import TenantUse
+    from shared.confined.reading import Readers
     from shared.ingest.index.finish import Finisher
     from shared.ingest.options import IngestDefaults
+    from shared.ingest.parse.isolation.sandbox import ParsingSandbox
     from shared.ledger.postgres.election import Election
     from shared.maintenance.orphans import Orphans
     from shared.providers.batches import BatchProvider
@@ -34,8 +36,11 @@ if TYPE_CHECKING:  # the parts below import these when they are made: not every 
     from shared.providers.limiter.limiter import Limiter
     from shared.query.calibrate.calibrator import Calibrator
     from shared.services.features import Feature
+    from shared.storage.references import Originals
     from shared.storage.uploads import Uploads
     from shared.vectors.index import Index
+
+T = TypeVar("T")
 
 
 class Parts:
@@ -60,6 +65,7 @@ class Parts:
         self.stack = stack
         self._features = features
         self._pool_size = pool_size
+        self._made: dict[Callable[[Parts], Any], Any] = {}
 
     @property
     def features(self) -> Sequence[Feature]:
@@ -72,6 +78,12 @@ class Parts:
         if self._features is None:
             raise ValueError("This role needs the features: pass `FEATURES` to `build`.")
         return self._features
+
+    def once(self, make: Callable[[Parts], T]) -> T:
+        """Return a part of a feature, which `make` creates on first use."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return cast("T", self._made[make])
 
     @cached_property
     def database(self) -> Database:
@@ -161,6 +173,30 @@ class Parts:
         settings = self.settings
         folder = settings.data_dir / "uploads"
         return open_uploads(settings.store_url, settings.store_config(), folder, self.ledger[DeploymentIdentity])
+
+    @cached_property
+    def originals(self) -> Originals:
+        """The reader of uploads whose bytes were not copied."""
+        from shared.storage.references import NoOriginals
+
+        makers = [feature.originals for feature in self.features if feature.originals is not None]
+        return makers[0](self) if makers else NoOriginals()
+
+    @cached_property
+    def readers(self) -> Readers:
+        """Confined processes that read contents of sources."""
+        from shared.confined.reading import Readers, ReadLimits
+
+        readers = Readers(ReadLimits(self.settings.parse_timeout, self.settings.tuning.parse_memory_bytes))
+        self.stack.push_async_callback(readers.aclose)
+        return readers
+
+    @cached_property
+    def sandbox(self) -> ParsingSandbox:
+        """Confined processes that parse files."""
+        from shared.services.parse import sandbox_of
+
+        return sandbox_of(self)
 
     @cached_property
     def orphans(self) -> Orphans:

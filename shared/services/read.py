@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from shared.ingest.parse import scans
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.ingest.read.stage import ReadStage
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.pages import Pages
 from shared.services.ingest import slots_of_reader
-from shared.services.parse import originals_of, readers_of, remove_temporary_files, require_isolation
+from shared.services.parse import remove_temporary_files, require_isolation
 from shared.services.parts import Parts
-from shared.services.sources import SourceAccess
 from shared.services.worker import WorkerServices
 
 
@@ -21,7 +22,7 @@ def assemble(parts: Parts) -> WorkerServices:
         wakeups=parts.wakeups,
         heartbeats=parts.ledger[Heartbeats],
         stage=reader_of(parts),
-        warm_ups=(parts.database.warm, remove_temporary_files),
+        warm_ups=(parts.database.warm, partial(remove_temporary_files, parts.features)),
     )
 
 
@@ -40,7 +41,7 @@ def reader_of(parts: Parts) -> ReadStage:
         pages=parts.ledger[Pages],
         engine=sandbox,
         uploads=parts.uploads,
-        originals=originals_of(parts, SourceAccess(parts.settings, readers_of(parts)).open),
+        originals=parts.originals,
         languages=scans.installed,
         wakeups=parts.wakeups,
         policy=parts.retries,

@@ -9,6 +9,8 @@ from typing import Protocol, Self
 from urllib.parse import quote, unquote
 from uuid import UUID
 
+from shared.domain.errors import Unreadable
+
 _PREFIX = "ref:"  # also in `versions.IS_REFERENCE`; names of stored objects have no colon
 
 
@@ -52,6 +54,19 @@ class Originals(Protocol):
             Transient: the entry has other bytes, or does not exist any more; its next version may arrive soon.
             Unreadable: the source was removed, or the entry cannot be read.
         """
+
+    async def location(self, reference: Reference) -> str:
+        """Return where the bytes are, in words for the owner of the document."""
+
+
+class NoOriginals:
+    """The reader of a deployment without sources."""
+
+    def fetched(self, reference: Reference) -> AbstractAsyncContextManager[Path]:
+        raise Unreadable(f"The bytes of '{reference.key}' were not copied: upload the document.")
+
+    async def location(self, reference: Reference) -> str:
+        return f"'{reference.key}' of a source that was removed"
 
 
 def is_reference(upload: str) -> bool:

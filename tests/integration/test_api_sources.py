@@ -12,6 +12,8 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from api.schemas.sources import HintReply, SourcePage, SourceView, SyncPage, SyncView, WithheldView
+from features.sources.access import SourceAccess
+from features.sources.services import originals_of, syncing_of
 from shared.domain.jobs import JOBS_OF_PARSERS, JobKind
 from shared.domain.keys import Scope
 from shared.ledger.jobs.job_claims import JobClaims
@@ -20,13 +22,12 @@ from shared.ledger.sources.hints import Hints
 from shared.ledger.sources.sources import Sources
 from shared.maintenance.jobs.runner import Runner
 from shared.maintenance.syncing.lookups import Lookups
+from shared.maintenance.syncing.scheduled import start_due_syncs
 from shared.outside import addresses
-from shared.services.sources import SourceAccess
 from tests.support.api import KEYS, as_tenant, calling, with_keys, work
 from tests.support.planted import guards
 from tests.support.sources import make_older
 from tests.support.waiting import eventually
-from workers.scheduler import start_due_syncs
 
 QUEUE_SYNCS = """
     WITH queued AS (
@@ -63,10 +64,12 @@ class ParseWorker:
     """Does all due syncs and lookups, and processes documents, as the workers do."""
 
     def __init__(self, services, settings, web=None):
-        access = SourceAccess(settings, services.readers, web)
-        syncing = services.syncing_of(access.open)
+        access = SourceAccess(settings, services.parts.readers, web)
+        syncing = syncing_of(services.parts, access.open)
         self._services = services
-        self._parsing = replace(services, parser=replace(services.parser, originals=services.originals_of(access.open)))
+        self._parsing = replace(
+            services, parser=replace(services.parser, originals=originals_of(services.parts, access.open))
+        )
         self._syncing = replace(syncing, limits=replace(syncing.limits, timeout=timedelta(seconds=0.5)))
 
     async def run(self):
@@ -584,9 +587,9 @@ async def test_missed_times_start_one_sync(client, services, folder, worker):
     await add(client, folder, schedule="0 * * * *")
     await due_since(services, 50)
 
-    assert await start_due_syncs(services)
+    assert await start_due_syncs(services.ledger, services.wakeups)
     await worker.run()
-    assert not await start_due_syncs(services)
+    assert not await start_due_syncs(services.ledger, services.wakeups)
 
     assert [each.state for each in await syncs(client)] == ["done"]
     assert (await shown(client)).next_sync_at > (await syncs(client))[0].created_at
@@ -597,8 +600,8 @@ async def test_open_sync_is_not_queued_up(client, services, folder, worker):
     await client.post("/v1/sources/wiki/sync")
     await due_since(services, 1)
 
-    assert await start_due_syncs(services)
-    assert not await start_due_syncs(services)
+    assert await start_due_syncs(services.ledger, services.wakeups)
+    assert not await start_due_syncs(services.ledger, services.wakeups)
     await worker.run()
 
     assert len(await syncs(client)) == 1
@@ -609,7 +612,7 @@ async def test_source_being_removed_is_not_started(client, services, folder):
     await due_since(services, 1)
     await client.delete("/v1/sources/wiki?documents=keep")
 
-    assert not await start_due_syncs(services)
+    assert not await start_due_syncs(services.ledger, services.wakeups)
 
 
 @guards(
@@ -625,20 +628,20 @@ async def test_unknown_time_zone_delays_no_other_source(client, services, folder
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE sources SET time_zone = 'US/Nowhere' WHERE name = 'bad'"))
 
-    assert await start_due_syncs(services)
+    assert await start_due_syncs(services.ledger, services.wakeups)
 
     assert [len(await syncs(client, name)) for name in ("bad", "good")] == [1, 1]
     bad = await shown(client, "bad")
     assert "There is no time zone 'US/Nowhere'" in bad.schedule_error
     assert bad.next_sync_at > bad.newest_sync.created_at + timedelta(minutes=30)  # not a sync each minute
     assert (await shown(client, "good")).schedule_error is None
-    assert not await start_due_syncs(services)
+    assert not await start_due_syncs(services.ledger, services.wakeups)
     await client.patch("/v1/sources/bad", json={"time_zone": "US/Eastern"})
     assert (await shown(client, "bad")).schedule_error is None
 
 
 @guards(
-    "workers/scheduler.py",
+    "shared/maintenance/syncing/scheduled.py",
     "except Exception as error:  # this source alone",
     "except LookupError as error:  # this source alone",
     means="a sync that cannot be started stops the syncs of other sources",
@@ -653,16 +656,16 @@ async def test_sync_that_fails_to_start_delays_no_other(client, services, folder
         rejected = f"ALTER TABLE syncs ADD CONSTRAINT no_sync_of_bad CHECK (source_id <> '{bad}')"
         await connection.execute(text(rejected))
     try:
-        assert await start_due_syncs(services)
+        assert await start_due_syncs(services.ledger, services.wakeups)
     finally:
         async with services.database.begin() as connection:
             await connection.execute(text("ALTER TABLE syncs DROP CONSTRAINT no_sync_of_bad"))
 
     assert [len(await syncs(client, name)) for name in ("bad", "good")] == [0, 1]
     assert (await shown(client, "bad")).schedule_error
-    assert not await start_due_syncs(services)  # it is repeated after a minute
+    assert not await start_due_syncs(services.ledger, services.wakeups)  # it is repeated after a minute
     await due_since(services, 1)
-    assert await start_due_syncs(services)
+    assert await start_due_syncs(services.ledger, services.wakeups)
     assert len(await syncs(client, "bad")) == 1
     assert (await shown(client, "bad")).schedule_error is None
 
@@ -673,10 +676,10 @@ async def test_refused_scheduled_sync_shows_reason(client, services, folder):
     async with services.database.begin() as connection:
         await connection.execute(text(QUEUE_SYNCS))
 
-    assert await start_due_syncs(services)
+    assert await start_due_syncs(services.ledger, services.wakeups)
 
     assert "100 queued syncs" in (await shown(client)).schedule_error
-    assert not await start_due_syncs(services)
+    assert not await start_due_syncs(services.ledger, services.wakeups)
 
 
 @guards(
@@ -692,7 +695,7 @@ async def test_scheduler_with_other_clock_starts_one_sync(client, services, fold
     before = await time_of_postgresql(services)
 
     with time_machine.travel(timedelta(minutes=minutes)):
-        assert await start_due_syncs(services)
+        assert await start_due_syncs(services.ledger, services.wakeups)
         next_sync_at = (await shown(client)).next_sync_at
 
     assert before < next_sync_at <= await time_of_postgresql(services) + timedelta(minutes=1)

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
+from features.all import FEATURES
 from shared.confined import confinement
 from shared.confined.process import MORE_THREADS
 from shared.confined.protocol import LENGTH
@@ -500,13 +501,13 @@ async def test_idle_child_with_too_many_threads_is_killed(taken_over):
 
 async def test_worker_requiring_isolation_does_not_start_without_it(settings, monkeypatch):
     monkeypatch.setattr(confinement, "landlock_version", lambda: 0)
-    async with build("parse", settings):
+    async with build("parse", settings, FEATURES):
         pass  # logs a warning
 
     required = settings.model_copy(update={"parse_isolation": "require"})
     with pytest.raises(InvalidInput, match=r"FOREASK_PARSE_ISOLATION is `require`\. This system lacks Landlock"):
-        async with build("parse", required):
+        async with build("parse", required, FEATURES):
             pass
     monkeypatch.undo()
-    async with build("parse", required):
+    async with build("parse", required, FEATURES):
         pass

@@ -180,7 +180,9 @@ def test_roles_need_only_their_libraries_and_settings(role, tmp_path):
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
     variables |= {f"FOREASK_{name}": VALUES[name] for name in NEEDS[role]} | {"PYTHONPATH": str(ROOT)}
     entry = {"api": "api.server", "scheduler": "workers.process, workers.scheduler"}.get(role, "workers.process")
-    features = {"api": "api.server.FEATURES", "scheduler": "workers.scheduler.FEATURES"}.get(role, "()")
+    features = "()"
+    if role in ("api", "scheduler", "parse", "index"):
+        entry, features = f"{entry}, features.all", "features.all.FEATURES"
     program = PROGRAM.format(role=role, entry=entry, features=features, needs=NEEDS[role])
 
     done = subprocess.run(

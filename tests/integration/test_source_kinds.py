@@ -9,9 +9,9 @@ import pytest
 from aiohttp.web import Response
 from pydantic import SecretStr
 
+from features.sources.pages import web_of
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.ledger.sources.notes import Notes
-from shared.services.pages import web_of
 from tests.integration.test_api_sources import ParseWorker, names
 from tests.support.api import calling
 from tests.support.corpora import LOGIN, TableCorpus, database
@@ -49,7 +49,9 @@ async def sandbox():
 
 @pytest.fixture
 def worker(services, allowed, sandbox):
-    return ParseWorker(services, allowed, partial(web_of, allowed, sandbox, services.readers, services.ledger[Notes]))
+    return ParseWorker(
+        services, allowed, partial(web_of, allowed, sandbox, services.parts.readers, services.ledger[Notes])
+    )
 
 
 @pytest.fixture

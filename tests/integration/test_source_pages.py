@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 from pydantic import SecretStr
 
+from features.sources.pages import web_of
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.ledger.sources.notes import Notes
-from shared.services.pages import web_of
 from tests.integration.test_api_sources import ParseWorker, write
 from tests.support.api import serving
 from tests.support.corpora import LOGIN, READER, database
@@ -114,7 +114,7 @@ async def foreask(corpus, services, settings, monkeypatch, capsys):
     )
     async with ParsingSandbox() as sandbox, serving(allowed, services) as http:
         worker = ParseWorker(
-            services, allowed, partial(web_of, allowed, sandbox, services.readers, services.ledger[Notes])
+            services, allowed, partial(web_of, allowed, sandbox, services.parts.readers, services.ledger[Notes])
         )
 
         async def background():

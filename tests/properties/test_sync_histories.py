@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from embedded.stack import Stack
+from features.sources.services import syncing_of
 from shared.domain.errors import Conflict, ForeaskError, JobIsOpen, Unreadable
 from shared.domain.jobs import JobClaim, JobKind
 from shared.domain.sources import NewSource, SourceDefinition
@@ -299,7 +300,7 @@ class Histories(RuleBasedStateMachine):
         claim = await self._claim_of(synced)
         synced.started = self.hour if synced.started < 0 else synced.started
         synced.corpus.listed.clear()
-        syncing = self.services.syncing_of(synced.corpus.open)
+        syncing = syncing_of(self.services.parts, synced.corpus.open)
         listings = Dying(self.services.ledger[Listings], steps)
         syncing = replace(syncing, listings=listings, limits=LIMITS)
         try:

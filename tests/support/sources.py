@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from features.sources.services import syncing_of
 from shared.domain.errors import ForeaskError, NotFound, Unavailable
 from shared.domain.jobs import JobKind, JobState
 from shared.domain.sources import NewSource, SourceDefinition, SyncState
@@ -177,7 +178,7 @@ class SyncedCorpus:
             await runner.aclose()
 
     def syncing(self) -> Syncing:
-        syncing = self.services.syncing_of(self.corpus.open)
+        syncing = syncing_of(self.services.parts, self.corpus.open)
         quota = replace(syncing.intake.quota, limits_of=lambda _: self.upload_limits)
         intake = replace(syncing.intake, quota=quota, most_open=self.most_open, least_free=0.0)
         return replace(syncing, limits=self.limits, intake=intake)

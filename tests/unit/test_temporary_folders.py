@@ -8,6 +8,7 @@ import tempfile
 
 import pytest
 
+from features.all import FEATURES
 from shared.process.temporary_folders import TemporaryFile, TemporaryFolder, remove_leftovers
 from shared.services.parse import remove_temporary_files
 
@@ -44,7 +45,7 @@ async def test_workers_remove_files_of_killed_processes(temporary, prefix):
     subprocess.run([sys.executable, "-c", KILLED.format(made=f"TemporaryFile('{prefix}', b'text')")], check=False)
     assert len(list(temporary.iterdir())) == 1
 
-    await remove_temporary_files()
+    await remove_temporary_files(FEATURES)
 
     assert list(temporary.iterdir()) == []
 

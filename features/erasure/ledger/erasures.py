@@ -56,16 +56,9 @@ _OF_COUNTED = f"""
 # Budgets of the collection, and of jobs under its name, with their reservations.
 _OF_BUDGETS = f"{_OF_NAME} OR job_id = ANY(ARRAY(SELECT id FROM jobs WHERE {_OF_NAME}))"
 
-# Items of sources, whose rows name no tenant.
-_ITEMS_OF = "source_id = ANY(ARRAY(SELECT id FROM sources WHERE {}))"
-
 # Remaining rows of collections and documents. Changes are deleted before the sums to which they are added.
 _OF_PARTS = {
     "budgets": _delete_where("budgets", _OF_BUDGETS),
-    "job_claims": _delete_where("job_claims", _OF_NAME),
-    "source_items": _delete_where("source_items", _ITEMS_OF.format(_OF_NAME)),
-    "syncs": _delete_where("syncs", _OF_NAME),
-    "sources": _delete_where("sources", _OF_NAME),
     "tally_changes": _delete_where("tally_changes", _OF_COUNTED),
     "tallies": _delete_where("tallies", _OF_COUNTED),
     "jobs": _delete_where("jobs", _OF_NAME),
@@ -89,17 +82,16 @@ TABLES_OF_TENANT = (
     "outdated_objects",
     "tally_changes",
     "job_claims",
-    "syncs",
-    "sources",
     "jobs",
     "tallies",
     "spent_by_day",
     "ended_by_minute",
 )
-_OF_TENANT = {
-    "source_items": _delete_where("source_items", _ITEMS_OF.format("tenant = :tenant")),
-    **{table: _delete_where(table, "tenant = :tenant") for table in TABLES_OF_TENANT if table not in SEARCHES},
-}
+_OF_TENANT = {table: _delete_where(table, "tenant = :tenant") for table in TABLES_OF_TENANT if table not in SEARCHES}
+
+# Claims of jobs are deleted first, so that no worker writes rows of features afterwards.
+_CLAIMS_OF_PART = {"job_claims": _delete_where("job_claims", _OF_NAME)}
+_CLAIMS_OF_TENANT = {"job_claims": _OF_TENANT["job_claims"]}
 
 
 class Erasures:
@@ -264,9 +256,11 @@ async def _delete_slice(
     tenant, limit = erasure["tenant"], {"limit": _SLICE}
     is_tenant = _erasure(erasure).is_tenant
     if is_tenant:
-        statements = {table.name: table.of_tenant for table in features if table.of_tenant is not None} | _OF_TENANT
+        of_features = {table.name: table.of_tenant for table in features if table.of_tenant is not None}
+        statements = _CLAIMS_OF_TENANT | of_features | _OF_TENANT
     else:
-        statements = {table.name: table.of_part for table in features if table.of_part is not None} | _OF_PARTS
+        of_features = {table.name: table.of_part for table in features if table.of_part is not None}
+        statements = _CLAIMS_OF_PART | of_features | _OF_PARTS
     named = {name: erasure[name] for name in ("collection", "document_id", "document_ids")}
     parts = {} if is_tenant else named | {"ids": erasure["collection_ids"]}
     parameters = limit | {"tenant": tenant} | parts

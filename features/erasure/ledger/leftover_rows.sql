@@ -23,14 +23,6 @@ SELECT id FROM documents WHERE public_id = :id
 -- Count jobs under the name of a collection that does not exist.
 {under_name:jobs}
 
--- name: sources_under_name
--- Count sources under the name of a collection that does not exist.
-{under_name:sources}
-
--- name: syncs_under_name
--- Count syncs under the name of a collection that does not exist.
-{under_name:syncs}
-
 -- name: contents_without_chunk
 -- Count contents of deleted chunks in some pages.
 SELECT count(*) AS rows FROM chunk_contents t

@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from functools import cache
 from typing import Any
 
 import structlog
@@ -36,6 +35,9 @@ class JobWork(ABC):
             ForeaskError: the reason of its failure.
         """
 
+    async def aclose(self) -> None:  # noqa: B027 - most work keeps nothing between two jobs
+        """Release everything that it keeps between two jobs."""
+
 
 class Runner:
     """Works on claimed jobs until it is stopped.
@@ -47,7 +49,8 @@ class Runner:
 
     def __init__(self, claims: JobClaims, works: Mapping[JobKind, Callable[[], JobWork]]) -> None:
         self._claims = claims
-        self._works = {kind: cache(make) for kind, make in works.items()}
+        self._makers = works
+        self._works = dict[JobKind, JobWork]()
         self._tasks = set[asyncio.Task[None]]()
         self._works_in_progress = set[asyncio.Task[None]]()
         self._claimed = Counter[JobKind]()
@@ -75,7 +78,7 @@ class Runner:
 
     def _wanted(self) -> list[JobKind]:
         """Return the kinds of which this process may claim another job."""
-        return [] if self._stopping else [kind for kind in self._works if self._claimed[kind] < _MOST_OF_KIND]
+        return [] if self._stopping else [kind for kind in self._makers if self._claimed[kind] < _MOST_OF_KIND]
 
     def stop(self) -> None:
         """Claim no more, and release the claimed jobs, so that other workers continue."""
@@ -84,11 +87,13 @@ class Runner:
             work.cancel()
 
     async def aclose(self) -> None:
-        """Stop, and wait until the claims are released."""
+        """Stop, wait until the claims are released, and close the work."""
         self.stop()
         async with self._claiming:  # a claim that was requested before the stop may still be granted
             pass
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for work in self._works.values():
+            await work.aclose()
 
     async def _serve(self, claim: JobClaim) -> None:
         """Work on a job while it is claimed, then take the next one.
@@ -122,7 +127,7 @@ class Runner:
         try:
             if claim.lost_leases >= _MOST_LOST:
                 raise Permanent(f"Its worker ended {claim.lost_leases} times during the run.")
-            await self._works[claim.kind]().work(claim)
+            await self._work_of(claim.kind).work(claim)
         except LeaseLost:
             log.info("job.withdrawn")
         except ForeaskError as error:
@@ -130,6 +135,11 @@ class Runner:
         except Exception:  # the boundary of a job
             log.exception("job.raised")
             await self._fail(claim, "The run failed; the worker's log has the reason.")
+
+    def _work_of(self, kind: JobKind) -> JobWork:
+        if kind not in self._works:
+            self._works[kind] = self._makers[kind]()
+        return self._works[kind]
 
     async def _fail(self, claim: JobClaim, reason: str) -> None:
         log.warning("job.failed", reason=reason)

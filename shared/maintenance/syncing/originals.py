@@ -77,6 +77,12 @@ class SourceOriginals:
         finally:
             file.remove()
 
+    async def location(self, reference: Reference) -> str:
+        """Return the entry and the name and address of its source."""
+        source = await self._sources.by_id(reference.source_id)
+        place = f"the source '{source.name}' ({source.uri})" if source else "a source that was removed"
+        return f"'{reference.key}' of {place}"
+
     async def aclose(self) -> None:
         """Close the sources."""
         await self._opened.aclose()

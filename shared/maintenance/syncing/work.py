@@ -101,6 +101,10 @@ class Syncing(JobWork):
         except _IntakeClosed as closed:
             await retried(self.claims.release)(claim, closed.reason, pause=self.limits.pause)
 
+    async def aclose(self) -> None:
+        """Close the parked sources."""
+        await self.parked.aclose()
+
     async def _list(self, claim: JobClaim, sync: ClaimedSync) -> None:
         collection = await retried(self.collections.get)(claim.tenant, claim.collection)
         async with self.opened(sync.listing, sync.source) as source:

@@ -1,0 +1,80 @@
+"""The work on sources in a process: syncs, lookups of hints, and originals, made of the process's parts."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from features.sources.access import SourceAccess
+from shared.domain.sources import SourceDefinition
+from shared.ledger.documents.documents import Documents
+from shared.ledger.jobs.job_claims import JobClaims
+from shared.ledger.model.collections import Collections
+from shared.ledger.sources.hints import Hints
+from shared.ledger.sources.listings import Listings
+from shared.ledger.sources.notes import Notes
+from shared.ledger.sources.sources import Sources
+from shared.maintenance.syncing.intake import Intake
+from shared.maintenance.syncing.lookups import Lookups
+from shared.maintenance.syncing.originals import SourceOriginals
+from shared.maintenance.syncing.quota import Quota, UploadLimits
+from shared.maintenance.syncing.work import OpenSource, Syncing, SyncLimits
+from shared.services.parts import Parts
+from shared.settings import Settings
+
+if TYPE_CHECKING:
+    from shared.sources.pages.source import Web
+
+
+def syncing(parts: Parts) -> Syncing:
+    """Return the work on syncs, which opens sources as the settings allow."""
+    return syncing_of(parts, SourceAccess(parts.settings, parts.readers, partial(_web_of, parts)).open)
+
+
+def lookups(parts: Parts) -> Lookups:
+    """Return the work on lookups of hints, with the sources that syncs have parked."""
+    return Lookups(parts.ledger[Hints], parts.once(syncing))
+
+
+def originals(parts: Parts) -> SourceOriginals:
+    """Return the reader of bytes that remain in their sources, which it opens as the settings allow."""
+    return originals_of(parts, SourceAccess(parts.settings, parts.readers).open)
+
+
+def syncing_of(parts: Parts, open_source: OpenSource) -> Syncing:
+    ledger, tuning = parts.ledger, parts.settings.tuning
+    quota = Quota(ledger[Documents], parts.tenant_use, partial(_upload_limits, parts.settings))
+    return Syncing(
+        listings=ledger[Listings],
+        collections=ledger[Collections],
+        claims=ledger[JobClaims],
+        uploads=parts.uploads,
+        intake=Intake(ledger[Listings], parts.uploads, quota, tuning.sync_open_chunks, tuning.sync_free_disk),
+        open_source=open_source,
+        wake_parsers=lambda: parts.wakeups.wake("parse"),
+        limits=SyncLimits(
+            parts.settings.max_upload_bytes,
+            timeout=tuning.sync_timeout,
+            pause=tuning.sync_pause,
+            stalled=tuning.sync_stalled,
+            turn=tuning.sync_time_slice,
+        ),
+    )
+
+
+def originals_of(parts: Parts, open_source: OpenSource) -> SourceOriginals:
+    """Return a reader of bytes that remain in their sources; the stack closes it."""
+    made = SourceOriginals(parts.ledger[Sources], parts.ledger[Hints], open_source, parts.settings.max_upload_bytes)
+    parts.stack.push_async_callback(made.aclose)
+    return made
+
+
+def _web_of(parts: Parts, source: SourceDefinition) -> Web:
+    from features.sources.pages import web_of  # most workers never read pages
+
+    return web_of(parts.settings, parts.sandbox, parts.readers, parts.ledger[Notes], source)
+
+
+def _upload_limits(settings: Settings, tenant: str) -> UploadLimits:
+    limits = settings.limits_of(tenant)
+    return UploadLimits(limits.upload_bytes_per_day, limits.documents)
