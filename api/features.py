@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from api.routes.sources import SOURCE_ROUTES
 from features.audit_log.routes import AUDIT_LOG_ROUTES
 from features.builds.routes import BUILD_ROUTES
 from features.conversations.routes import CONVERSATION_ROUTES
@@ -15,6 +14,7 @@ from features.mcp.routes import MCP_ROUTES
 from features.openai.routes import OPENAI_ROUTES
 from features.shared_answers.routes import SHARED_ANSWER_ROUTES
 from features.similarity.routes import SIMILARITY_ROUTES
+from features.sources.routes import SOURCE_ROUTES
 from features.trials.routes import TRIAL_ROUTES
 from features.verification.routes import VERIFICATION_ROUTES
 from features.webhooks.routes import WEBHOOK_ROUTES

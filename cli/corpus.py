@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar, cast
 
-from shared.domain.errors import InvalidInput
-from shared.sources.tables import (
+from features.sources.tables.formats import (
     JSON_LINES,
     Columns,
     Json,
@@ -24,6 +23,7 @@ from shared.sources.tables import (
     row_of,
     row_of_line,
 )
+from shared.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile

@@ -16,8 +16,8 @@ from cli.client import CliClient, problem_of
 from cli.corpus import Corpus
 from cli.ingestion import SEARCHABLE
 from cli.meter import IngestCounts
+from features.sources.tables.formats import Row, Truncated
 from shared.domain.errors import Transient
-from shared.sources.tables import Row, Truncated
 
 BATCHES_AT_ONCE = 4
 _BATCH_ROWS = 500

@@ -35,8 +35,8 @@ from shared.process.network import hosts_of
 from shared.services.ocr import off_because
 from shared.services.start import check_network
 from shared.settings import ApiKey, Settings, secrets_of_roles
+from shared.settings.source_roots import EVERYTHING
 from shared.settings.tenant_limits import OTHERS
-from shared.sources.roots import EVERYTHING
 
 # Calls of the embedded model are free, so a stopping worker waits for them only briefly.
 _EMBEDDED_GRACE = timedelta(seconds=3)

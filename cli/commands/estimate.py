@@ -76,7 +76,7 @@ def _load_of(
     """
     from cli import corpus as corpora
     from cli import estimates, files, output
-    from shared.sources.tables import Columns
+    from features.sources.tables.formats import Columns
 
     corpus = corpora.corpus_in(paths, Columns(None, text, title, (), questions))
     if corpus is not None:

@@ -125,7 +125,7 @@ def ingest(
     """
     from cli import corpus as corpora
     from cli import files
-    from shared.sources.tables import Columns
+    from features.sources.tables.formats import Columns
 
     names = tuple(name.strip() for name in (metadata or "").split(",") if name.strip())
     columns = Columns(id_column, text, title, names, questions)
@@ -231,7 +231,7 @@ def _print_selection(console: Console, selection: Selection) -> None:
 def _ingest_corpus(client: CliClient, console: Console, corpus: Corpus, options: LoadOptions) -> None:
     from cli import estimates, output
     from cli.corpus_ingestion import CorpusLoad
-    from shared.sources.tables import Truncated
+    from features.sources.tables.formats import Truncated
 
     client.health()
     survey = corpus.survey()

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from features.sources.domain import SourceDefinition
+from features.sources.opening import check, open_source
+from features.sources.source import Source
 from shared.confined.reading import Readers
-from shared.domain.sources import SourceDefinition
 from shared.settings import Settings
-from shared.sources.opening import check, open_source
-from shared.sources.roots import Roots
-from shared.sources.source import Source
+from shared.settings.source_roots import Roots
 
 if TYPE_CHECKING:
-    from shared.sources.pages.source import Web
+    from features.sources.web.source import Web
 
 
 @dataclass(frozen=True, slots=True)

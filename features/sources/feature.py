@@ -14,9 +14,9 @@ from shared.storage.references import Originals
 
 
 def _steps(parts: Parts) -> Sequence[Step]:
-    from shared.ledger.sources.hints import Hints
-    from shared.ledger.sources.sources import Sources
-    from shared.maintenance.syncing.scheduled import start_due_syncs
+    from features.sources.ledger.hints import Hints
+    from features.sources.ledger.sources import Sources
+    from features.sources.syncing.scheduled import start_due_syncs
 
     every, ledger = parts.settings.tuning.reconcile_interval, parts.ledger
     return [
@@ -27,7 +27,7 @@ def _steps(parts: Parts) -> Sequence[Step]:
 
 
 def _erased_tables() -> Sequence[ErasedTable]:
-    from shared.ledger.sources.erased_tables import ERASED_TABLES
+    from features.sources.ledger.erased_tables import ERASED_TABLES
 
     return ERASED_TABLES
 
@@ -51,7 +51,7 @@ def _originals(parts: Parts) -> Originals:
 
 
 def _temporary_folders() -> Sequence[str]:
-    from shared.sources.opening import FOLDER_PREFIXES
+    from features.sources.opening import FOLDER_PREFIXES
 
     return FOLDER_PREFIXES
 

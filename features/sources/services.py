@@ -6,24 +6,24 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from features.sources.access import SourceAccess
-from shared.domain.sources import SourceDefinition
+from features.sources.domain import SourceDefinition
+from features.sources.ledger.hints import Hints
+from features.sources.ledger.listings import Listings
+from features.sources.ledger.notes import Notes
+from features.sources.ledger.sources import Sources
+from features.sources.syncing.intake import Intake
+from features.sources.syncing.lookups import Lookups
+from features.sources.syncing.originals import SourceOriginals
+from features.sources.syncing.quota import Quota, UploadLimits
+from features.sources.syncing.work import OpenSource, Syncing, SyncLimits
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.model.collections import Collections
-from shared.ledger.sources.hints import Hints
-from shared.ledger.sources.listings import Listings
-from shared.ledger.sources.notes import Notes
-from shared.ledger.sources.sources import Sources
-from shared.maintenance.syncing.intake import Intake
-from shared.maintenance.syncing.lookups import Lookups
-from shared.maintenance.syncing.originals import SourceOriginals
-from shared.maintenance.syncing.quota import Quota, UploadLimits
-from shared.maintenance.syncing.work import OpenSource, Syncing, SyncLimits
 from shared.services.parts import Parts
 from shared.settings import Settings
 
 if TYPE_CHECKING:
-    from shared.sources.pages.source import Web
+    from features.sources.web.source import Web
 
 
 def syncing(parts: Parts) -> Syncing:
@@ -70,7 +70,7 @@ def originals_of(parts: Parts, open_source: OpenSource) -> SourceOriginals:
 
 
 def _web_of(parts: Parts, source: SourceDefinition) -> Web:
-    from features.sources.pages import web_of  # most workers never read pages
+    from features.sources.web.services import web_of  # most workers never read pages
 
     return web_of(parts.settings, parts.sandbox, parts.readers, parts.ledger[Notes], source)
 

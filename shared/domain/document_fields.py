@@ -17,7 +17,8 @@ import orjson
 from shared.domain.errors import InvalidInput
 
 MOST_ID_BYTES = 1_100
-"""A document of a source has the name of the source, a slash, and a key of at most 1,024 bytes."""
+"""A document of a source has the name of the source, a slash, and the key of an entry."""
+MOST_KEY_BYTES = 1_024
 MOST_TITLE_CHARS = 1_000
 MOST_VERSION_BYTES = 1_000
 MOST_METADATA_BYTES = 32 * 1024

@@ -32,6 +32,7 @@ from shared.process.network.certificates import authorities_in, trust
 from shared.settings.api_keys import ApiKey, is_tenant
 from shared.settings.embeddings import EMBEDDING_NAME, Embedding, embeddings_json, key_of
 from shared.settings.masking import masked
+from shared.settings.source_roots import Roots
 from shared.settings.sources import (
     ALONE,
     NAMED,
@@ -45,11 +46,10 @@ from shared.settings.sources import (
     secrets,
     sources,
 )
+from shared.settings.temporary_bytes import TEMPORARY_BYTES
 from shared.settings.tenant_limits import OTHERS, TenantLimits
 from shared.settings.tuning import Tuning
 from shared.settings.values import Duration, PositiveInt, model_url
-from shared.sources.roots import Roots
-from shared.sources.temporary_bytes import TEMPORARY_BYTES
 
 _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
 _STORE = re.compile(r"file:///.*|(s3|gs|az)://[^/@?#]+(/[^?#]*)?")

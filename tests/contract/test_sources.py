@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from features.sources.opening import kind_of, open_source
 from shared.domain.errors import NotFound, TooLarge, Unavailable
-from shared.sources.opening import kind_of, open_source
-from shared.sources.roots import Roots
+from shared.settings.source_roots import Roots
 
 OLD = 1_700_000_000  # seconds; files that were just written have a version of their own
 # Few segments, so that keys share folders; "-" and "!" precede "/", and UTF-16 orders the last two differently.

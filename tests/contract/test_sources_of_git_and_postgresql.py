@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
+from features.sources.source import Entry
 from shared.domain.errors import NotFound, TooLarge, Unavailable
-from shared.sources.source import Entry
 from tests.support.corpora import GitCorpus, TableCorpus, database, listed
 from tests.support.git_server import GitFolder, GitServer
 from tests.support.planted import guards
@@ -207,7 +207,7 @@ async def test_cancelled_listing_leaves_source_usable(corpus, open_source):
 
 
 @guards(
-    "shared/sources/postgres/rows.py",
+    "features/sources/postgres/rows.py",
     "async with self._alone, self._connection.reading()",
     "async with self._connection.reading()",
     means="two tasks use a connection at the same time",

@@ -28,7 +28,7 @@ def test_clock_jumps_of_workers_change_no_result(fleet, provider, start_scenario
 
 
 @guards(
-    "shared/ledger/sources/sources.py",
+    "features/sources/ledger/sources.py",
     "now: datetime = (await connection.execute(SQL.now)).scalar_one()",
     "now = datetime.now().astimezone()",
     means="a scheduler with a slow clock starts a due sync again and again",

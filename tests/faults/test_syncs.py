@@ -129,7 +129,7 @@ def test_kill_at_step_of_sync_loses_nothing(fleet, provider, start_scenario, poi
 
 
 @guards(
-    "shared/ledger/sources/listings.sql",
+    "features/sources/ledger/listings.sql",
     "SET after = :after, ",
     "SET ",
     means="a listing whose worker was killed starts from its first page",

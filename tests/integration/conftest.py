@@ -6,9 +6,9 @@ from contextlib import aclosing
 import httpx
 import pytest
 
+from features.sources.web.extraction import SandboxExtractor
 from shared.confined.reading import Reader, Readers
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
-from shared.ingest.parse.isolation.web_pages import SandboxExtractor
 from shared.maintenance.jobs.runner import Runner
 from shared.services.all import AllServices
 from shared.settings import Settings

@@ -11,18 +11,18 @@ from pydantic import SecretStr
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from api.schemas.sources import HintReply, SourcePage, SourceView, SyncPage, SyncView, WithheldView
 from features.sources.access import SourceAccess
+from features.sources.ledger.hints import Hints
+from features.sources.ledger.sources import Sources
+from features.sources.schemas import HintReply, SourcePage, SourceView, SyncPage, SyncView, WithheldView
 from features.sources.services import originals_of, syncing_of
+from features.sources.syncing.lookups import Lookups
+from features.sources.syncing.scheduled import start_due_syncs
 from shared.domain.jobs import JOBS_OF_PARSERS, JobKind
 from shared.domain.keys import Scope
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
-from shared.ledger.sources.hints import Hints
-from shared.ledger.sources.sources import Sources
 from shared.maintenance.jobs.runner import Runner
-from shared.maintenance.syncing.lookups import Lookups
-from shared.maintenance.syncing.scheduled import start_due_syncs
 from shared.outside import addresses
 from tests.support.api import KEYS, as_tenant, calling, with_keys, work
 from tests.support.planted import guards
@@ -616,7 +616,7 @@ async def test_source_being_removed_is_not_started(client, services, folder):
 
 
 @guards(
-    "shared/ledger/sources/sources.py",
+    "features/sources/ledger/sources.py",
     "except InvalidInput as without_time:",
     "except LookupError as without_time:",
     means="a time zone that the scheduler's host lacks keeps its source due",
@@ -641,7 +641,7 @@ async def test_unknown_time_zone_delays_no_other_source(client, services, folder
 
 
 @guards(
-    "shared/maintenance/syncing/scheduled.py",
+    "features/sources/syncing/scheduled.py",
     "except Exception as error:  # this source alone",
     "except LookupError as error:  # this source alone",
     means="a sync that cannot be started stops the syncs of other sources",
@@ -683,7 +683,7 @@ async def test_refused_scheduled_sync_shows_reason(client, services, folder):
 
 
 @guards(
-    "shared/ledger/sources/sources.py",
+    "features/sources/ledger/sources.py",
     "now = await _now(connection)",
     "now = datetime.now().astimezone()",
     means="a scheduler with a slow clock starts a due sync again and again",
@@ -702,7 +702,7 @@ async def test_scheduler_with_other_clock_starts_one_sync(client, services, fold
 
 
 @guards(
-    "shared/ledger/sources/sources.py",
+    "features/sources/ledger/sources.py",
     "new.time_zone, await _now(connection))",
     "new.time_zone, datetime.now().astimezone())",
     means="the first scheduled sync follows the clock of the API's host",

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from cli import main
+from features.sources.ledger.sources import Sources
 from shared.domain.errors import InvalidInput, NotFound
 from shared.ledger.jobs.jobs import Jobs
-from shared.ledger.sources.sources import Sources
 from tests.integration.test_api_sources import ParseWorker, many, write
 from tests.support.api import serving
 from tests.support.sources import make_older

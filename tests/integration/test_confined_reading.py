@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
+from features.sources.git import objects
+from features.sources.git.options import GitOptions
+from features.sources.web.reading import contents
 from shared.confined.reading import MOST_MESSAGE_BYTES, Readers, ReadLimits, as_file
 from shared.domain.errors import Transient, Unavailable, Unreadable
-from shared.sources.git import objects
-from shared.sources.git.options import GitOptions
-from shared.sources.pages.reading import contents
 from tests.support import forged_readers
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS
@@ -149,7 +149,7 @@ async def read_forged(reader, kind, case):
 
 
 @guards(
-    "shared/sources/pages/reading/contents.py",
+    "features/sources/web/reading/contents.py",
     "if left < 0:",
     "if False:",
     means="a sitemap that has taken over its process sends addresses without an end",

@@ -12,11 +12,11 @@ from cli import corpus_ingestion, main
 from cli.client import CliClient
 from cli.corpus import corpus_in
 from cli.corpus_ingestion import CorpusLoad, follow, upload_rows
+from features.sources.tables.formats import Columns, Truncated
 from shared.domain.errors import Unavailable
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import Wanted
 from shared.ledger.jobs.jobs import Jobs
-from shared.sources.tables import Columns, Truncated
 from tests.support.api import serving, work
 from tests.support.planted import guards
 

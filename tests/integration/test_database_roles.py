@@ -10,6 +10,10 @@ from sqlalchemy import exc, text
 from sqlalchemy.engine import make_url
 
 from features.all import FEATURES
+from features.sources.ledger.hints import Hints
+from features.sources.ledger.sources import Sources
+from features.sources.ledger.syncs import Syncs
+from features.sources.syncing.quota import UploadLimits
 from features.webhooks.ledger import Webhooks
 from shared.domain.collections import CollectionOptions
 from shared.domain.database_roles import APP_ROLE, PARSE_ROLE, SCALE_ROLE
@@ -20,11 +24,7 @@ from shared.ledger.model import states
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.revision import require_schema
 from shared.ledger.postgres.roles import make_app_role, make_parse_role, make_scale_role
-from shared.ledger.sources.hints import Hints
-from shared.ledger.sources.sources import Sources
-from shared.ledger.sources.syncs import Syncs
 from shared.ledger.work.pages import PageLimits, Pages
-from shared.maintenance.syncing.quota import UploadLimits
 from shared.services import build
 from shared.services.all import AllServices
 from tests.support.api import work

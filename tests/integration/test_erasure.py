@@ -19,6 +19,9 @@ from features.erasure.ledger.leftover_rows import LeftoverRows
 from features.evaluation.ledger.evaluations import EvaluationRequest, Evaluations
 from features.evaluation.ledger.labelled_sets import LabelledSets
 from features.feedback.ledger.feedback import Feedback
+from features.sources.domain import NewSource
+from features.sources.ledger.sources import Sources
+from features.sources.ledger.syncs import Syncs
 from features.verification.domain import ComparisonProgress, DifferingPoint, Position
 from features.verification.ledger import VerificationRequest, Verifications, findings_of
 from features.webhooks.ledger import Webhooks
@@ -30,7 +33,6 @@ from shared.domain.errors import Conflict, LeaseLost, NotFound, Unavailable
 from shared.domain.index_location import index_location_of
 from shared.domain.jobs import JobKind, PauseReason
 from shared.domain.retry import Retry
-from shared.domain.sources import NewSource
 from shared.domain.usage import Usage
 from shared.ingest.index.stage import IndexStage
 from shared.ledger.builds.builds import Builds
@@ -42,8 +44,6 @@ from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections
-from shared.ledger.sources.sources import Sources
-from shared.ledger.sources.syncs import Syncs
 from shared.ledger.work import paid_contents
 from shared.ledger.work.batches import Batches
 from shared.ledger.work.generation import GenerateWork

@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from features.sources.git.options import GitOptions
+from features.sources.git.packs import ENTRY_BYTES
+from features.sources.git.repositories import GitSource
+from features.sources.opening import kind_of, open_source
+from features.sources.source import Entry
 from shared.domain.errors import InvalidInput, Misconfigured, NotFound, Unavailable, Unreadable
-from shared.sources.git.options import GitOptions
-from shared.sources.git.packs import ENTRY_BYTES
-from shared.sources.git.repositories import GitSource
-from shared.sources.opening import kind_of, open_source
-from shared.sources.roots import Roots
-from shared.sources.source import Entry
+from shared.settings.source_roots import Roots
 from tests.support.corpora import PRIVATE, GitCorpus, listed
 from tests.support.git_server import GitFolder, GitServer
 from tests.support.names import resolving
@@ -93,7 +93,7 @@ async def test_ref_selects_branch_tag_or_commit(corpus, folder, keys_of):
 
 
 @guards(
-    "shared/sources/git/repository.py",
+    "features/sources/git/repository.py",
     '[b"refs/heads/" + wanted, b"refs/tags/" + wanted]',
     '[b"refs/tags/" + wanted, b"refs/heads/" + wanted]',
     means="a tag precedes the branch of the same name",
@@ -148,7 +148,7 @@ async def test_path_and_patterns_select_files(corpus, folder, keys_of):
 
 
 @guards(
-    "shared/sources/git/readers.py",
+    "features/sources/git/readers.py",
     "not node.is_folder and selects(node.key)",
     "not node.is_folder",
     means="a file that the options exclude is found",
@@ -167,7 +167,7 @@ async def test_excluded_file_is_not_found(corpus, folder):
 
 
 @guards(
-    "shared/sources/git/tree.py",
+    "features/sources/git/tree.py",
     "if stat.S_ISREG(mode) or stat.S_ISDIR(mode):",
     "if True:",
     means="a symbolic link becomes a document",
@@ -185,7 +185,7 @@ async def test_links_and_submodules_are_left_out(corpus, folder, keys_of):
 
 
 @guards(
-    "shared/sources/git/readers.py",
+    "features/sources/git/readers.py",
     "return LFSPointer.from_bytes(content) is not None",
     "return False",
     means="a pointer of Git LFS becomes a document",
@@ -207,7 +207,7 @@ async def test_pointer_of_lfs_is_refused(corpus, folder):
 
 
 @guards(
-    "shared/sources/git/tree.py",
+    "features/sources/git/tree.py",
     "return dict(sorted(nodes.items()))",
     "return nodes",
     means="replaced names of a tree break the order of its keys",
@@ -256,7 +256,7 @@ async def test_item_has_commit_path_and_link(folder, server, readers):
 
 
 @guards(
-    "shared/sources/git/repositories.py",
+    "features/sources/git/repositories.py",
     "if self._opening is None or _has_failed(self._opening):",
     "if True:",
     means="a source moves to a newer commit while it is listed",
@@ -289,7 +289,7 @@ async def test_protected_repository_is_read_with_secret(folder, protected, secre
 
 
 @guards(
-    "shared/sources/git/server.py",
+    "features/sources/git/server.py",
     "if reply.status in _NO_ACCESS:",
     "if False:",
     means="a server that refuses the secret is treated as unavailable",
@@ -312,7 +312,7 @@ async def test_refused_secret_is_reported_not_shown(folder, protected, secret, c
 
 
 @guards(
-    "shared/sources/git/server.py",
+    "features/sources/git/server.py",
     "if _server(url) != self._server:",
     "if False:",
     means="a redirect carries the login to another server",
@@ -359,7 +359,7 @@ def limited(folder, protected, readers):
 
 
 @guards(
-    "shared/sources/git/server.py",
+    "features/sources/git/server.py",
     "if not self._permits(url):",
     "if False:",
     means="a server's redirect leads to a repository of another tenant, with the token",
@@ -391,7 +391,7 @@ async def test_server_may_add_ending_of_repository(folder, protected, limited):
 
 
 @guards(
-    "shared/sources/git/server.py",
+    "features/sources/git/server.py",
     "self.hosts.addresses_in_thread(self.host, self.port)",
     "[self.host]",
     means="the name of an allowed server leads to a private address",
@@ -432,7 +432,7 @@ async def test_endless_redirects_are_an_error(folder, server, readers):
 
 
 @guards(
-    "shared/sources/git/server.py",
+    "features/sources/git/server.py",
     "if reply.status in _MISSING:",
     "if False:",
     means="a repository that a server does not have is treated as unavailable",
@@ -475,7 +475,7 @@ async def test_cut_connection_is_error_without_leftovers(folder, server, tempora
 
 
 @guards(
-    "shared/sources/git/objects.py",
+    "features/sources/git/objects.py",
     "return Misconfigured(f",
     "return Unavailable(f",
     means="a pack that is damaged is fetched for two minutes again and again",
@@ -526,7 +526,7 @@ async def test_lost_repository_is_not_a_missing_file(folder, server, readers):
 
 
 @guards(
-    "shared/sources/git/remote.py",
+    "features/sources/git/remote.py",
     "min(2 * self.aim, MOST_FILES)",
     "1",
     means="each file of a first sync is requested alone",
@@ -546,7 +546,7 @@ async def test_first_sync_needs_few_requests(folder, server, readers):
 
 
 @guards(
-    "shared/sources/git/remote.py",
+    "features/sources/git/remote.py",
     "if 2 * len(self.used) > self.count else 1",
     "",
     means="a changed file is fetched together with unchanged ones",
@@ -567,7 +567,7 @@ async def test_single_changes_are_fetched_alone(folder, server, readers):
 
 
 @guards(
-    "shared/sources/git/remote.py",
+    "features/sources/git/remote.py",
     "                depth=1,\n",
     "",
     means="the whole history of a repository is fetched",
@@ -602,13 +602,13 @@ async def test_temporary_files_are_deleted_when_closed(folder, server, temporary
 
 
 @guards(
-    "shared/sources/git/remote.py",
+    "features/sources/git/remote.py",
     "if self._written > _MAX_PACK_BYTES:",
     "if False:",
     means="a reply of any size is stored",
 )
 async def test_large_reply_is_an_error(folder, server, monkeypatch, readers):
-    monkeypatch.setattr("shared.sources.git.remote._MAX_PACK_BYTES", 100)
+    monkeypatch.setattr("features.sources.git.remote._MAX_PACK_BYTES", 100)
     folder.write("a", LARGE)
     folder.commit()
     source = GitCorpus(folder, server, readers).source()
@@ -619,7 +619,7 @@ async def test_large_reply_is_an_error(folder, server, monkeypatch, readers):
 
 
 @guards(
-    "shared/sources/git/remote.py",
+    "features/sources/git/remote.py",
     "if not has_room(path.parent, len(data)):",
     "if False:",
     means="the repository of one tenant takes all temporary room of the worker",
@@ -639,7 +639,7 @@ async def test_repository_without_room_names_remedy(folder, server, readers, tem
 
 
 @guards(
-    "shared/sources/git/objects.py",
+    "features/sources/git/objects.py",
     '"max_bytes": MOST_OBJECT_BYTES',
     '"max_bytes": 1 << 60',
     means="a file of any size is unpacked in memory",
@@ -648,7 +648,7 @@ async def test_file_beyond_memory_is_too_large_alone(folder, server, monkeypatch
     for name, size in (("a", 2_000), ("b", 2_000), ("c", 200_000), ("d", 2_000)):
         folder.write(name, name.encode() * size)
     folder.commit()
-    monkeypatch.setattr("shared.sources.git.objects.MOST_OBJECT_BYTES", 100_000)
+    monkeypatch.setattr("features.sources.git.objects.MOST_OBJECT_BYTES", 100_000)
     source = GitCorpus(folder, server, readers).source()
 
     outcomes = []
@@ -662,7 +662,9 @@ async def test_file_beyond_memory_is_too_large_alone(folder, server, monkeypatch
     await source.aclose()
 
 
-@guards("shared/sources/git/remote.py", "self.stopped.is_set() or ", "", means="a closed source continues its download")
+@guards(
+    "features/sources/git/remote.py", "self.stopped.is_set() or ", "", means="a closed source continues its download"
+)
 async def test_closed_source_stops_its_download(folder, server, readers):
     folder.write("a", LARGE)
     folder.commit()
@@ -675,7 +677,7 @@ async def test_closed_source_stops_its_download(folder, server, readers):
 
 
 @guards(
-    "shared/sources/git/local.py",
+    "features/sources/git/local.py",
     "any((git / name).exists() for name in _LEADS_ELSEWHERE)",
     "False",
     means="a folder of the roots leads to objects outside of them",

@@ -13,16 +13,16 @@ from aiohttp.web import Response
 from dulwich.object_store import DiskObjectStore
 from dulwich.objects import Blob, Commit, Tree
 
+from features.sources.git.options import GitOptions
+from features.sources.git.repositories import GitSource
+from features.sources.web.crawl.memory import NoMemory
+from features.sources.web.extraction import SandboxExtractor
+from features.sources.web.options import CrawlOptions, FeedOptions, ListOptions, SitemapOptions
+from features.sources.web.source import Web, open_pages
+from features.sources.web.visitor import Manners
 from shared.confined.reading import Readers, ReadLimits
 from shared.domain.errors import Misconfigured, Unavailable
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
-from shared.ingest.parse.isolation.web_pages import SandboxExtractor
-from shared.sources.git.options import GitOptions
-from shared.sources.git.repositories import GitSource
-from shared.sources.pages.memory import NoMemory
-from shared.sources.pages.options import CrawlOptions, FeedOptions, ListOptions, SitemapOptions
-from shared.sources.pages.source import Web, open_pages
-from shared.sources.pages.visitor import Manners
 from tests.support.corpora import PRIVATE
 from tests.support.planted import guards
 from tests.support.processor_time import processor_time_limit
@@ -97,7 +97,7 @@ async def test_hostile_robots_txt_costs_worker_little(site, web, robots):
 
 
 @guards(
-    "shared/sources/pages/plans.py",
+    "features/sources/web/crawl/plans.py",
     "return self.options.pages * _ADDRESSES_PER_PAGE",
     "return 1 << 30",
     means="a sitemap fills the disk and the time of the worker",
@@ -173,7 +173,7 @@ def repository(folder, levels, width, name=b"d"):
 
 
 @guards(
-    "shared/sources/git/tree.py",
+    "features/sources/git/tree.py",
     "if names > MOST_NAMES:",
     "if False:",
     means="a repository of a kilobyte is listed without an end",
@@ -197,7 +197,7 @@ async def test_hostile_repository_names_its_problem(tmp_path, readers, shape, pr
 
 
 @guards(
-    "shared/sources/git/tree.py",
+    "features/sources/git/tree.py",
     "and not self._skips(f",
     "and self._skips is not (f",
     means="hidden folders are walked although none of their files is selected",
@@ -235,7 +235,7 @@ async def sending(first, endless):
 
 
 @guards(
-    "shared/sources/pages/bodies.py",
+    "features/sources/web/bodies.py",
     "if len(parts) > _MOST_PIECES and",
     "if False and",
     means="a site takes the event loop of a worker by chunks of one byte",
@@ -315,14 +315,14 @@ def git_sending(first, endless):
 
 
 @guards(
-    "shared/sources/git/server.py",
+    "features/sources/git/server.py",
     "if self._statuses > _MOST_INFORMATIONAL:",
     "if False:",
     means="a server of a repository takes a processor of a worker for an hour",
     case="informing",
 )
 @guards(
-    "shared/sources/git/remote.py",
+    "features/sources/git/remote.py",
     "if self._reads > _MOST_READS and",
     "if False and",
     means="a server of a repository takes a processor of a worker by pieces of one byte",

@@ -15,13 +15,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from pydantic import ValidationError
 
+from features.sources.hosts import Hosts
+from features.sources.postgres.options import PostgresOptions
+from features.sources.postgres.rows import PostgresSource
+from features.sources.postgres.statements import statements_of
+from features.sources.source import Entry
 from shared.domain.document_fields import MOST_TITLE_CHARS
 from shared.domain.errors import InvalidInput, Misconfigured, NotFound, Unavailable, Unreadable
-from shared.sources.hosts import Hosts
-from shared.sources.postgres.options import PostgresOptions
-from shared.sources.postgres.rows import PostgresSource
-from shared.sources.postgres.statements import statements_of
-from shared.sources.source import Entry
 from tests.support.corpora import LOGIN, PASSWORD, PRIVATE, READER, TableCorpus, database, listed, renew
 from tests.support.names import resolving
 from tests.support.planted import guards
@@ -64,7 +64,7 @@ async def make(corpus, columns, *rows):
 
 
 @guards(
-    "shared/sources/postgres/row.sql",
+    "features/sources/postgres/row.sql",
     ' AND {id}::text COLLATE "C" = $1',
     "",
     means="another text of the same number finds a row",
@@ -98,7 +98,10 @@ async def test_ids_of_any_type_follow_byte_order(corpus, open_source, kind, valu
 
 
 @guards(
-    "shared/sources/postgres/rows.py", " if value is not None}", "}", means="metadata contains columns without a value"
+    "features/sources/postgres/rows.py",
+    " if value is not None}",
+    "}",
+    means="metadata contains columns without a value",
 )
 async def test_row_becomes_item_with_title_and_metadata(corpus, open_source):
     columns = (
@@ -117,13 +120,13 @@ async def test_row_becomes_item_with_title_and_metadata(corpus, open_source):
 
 
 @guards(
-    "shared/sources/postgres/listing.sql",
+    "features/sources/postgres/listing.sql",
     "left(id, {most_key_bytes}) AS id",
     "id",
     means="a few long ids fill the memory of a worker",
 )
 @guards(
-    "shared/sources/postgres/row.sql",
+    "features/sources/postgres/row.sql",
     "left({title}, {most_title_chars}) AS title",
     "{title} AS title",
     means="a title of 400 MB fills the memory of a worker",
@@ -172,7 +175,7 @@ async def test_listing_larger_than_temporary_space_is_error(corpus, open_source)
 
 
 @guards(
-    "shared/sources/postgres/statements.py",
+    "features/sources/postgres/statements.py",
     "f\"'{options.fingerprint()}-' || {version}\"",
     "version",
     means="other columns do not change a version",
@@ -196,25 +199,25 @@ async def test_hash_covers_used_columns_only(corpus, open_source):
 
 
 @guards(
-    "shared/sources/postgres/session.sql",
+    "features/sources/postgres/session.sql",
     "SET LOCAL timezone = 'UTC';\n",
     "",
     means="a version depends on the time zone of the role",
 )
 @guards(
-    "shared/sources/postgres/session.sql",
+    "features/sources/postgres/session.sql",
     "SET LOCAL extra_float_digits = 1;\n",
     "",
     means="a version depends on the role's number of digits",
 )
 @guards(
-    "shared/sources/postgres/session.sql",
+    "features/sources/postgres/session.sql",
     "SET LOCAL intervalstyle = 'iso_8601';\n",
     "",
     means="a version depends on the role's format of intervals",
 )
 @guards(
-    "shared/sources/postgres/session.sql",
+    "features/sources/postgres/session.sql",
     "SET LOCAL bytea_output = 'hex';\n",
     "",
     means="a version depends on the role's format of bytes",
@@ -239,7 +242,7 @@ async def test_version_does_not_depend_on_settings_of_role(corpus, open_source, 
 
 
 @guards(
-    "shared/sources/postgres/statements.py",
+    "features/sources/postgres/statements.py",
     "f\"coalesce({_column(options.version)}::text, '')\"",
     'f"{_column(options.version)}::text"',
     means="a row whose version column is NULL has no version",
@@ -257,13 +260,13 @@ async def test_version_column_may_be_null(corpus, open_source):
 
 
 @guards(
-    "shared/sources/postgres/rows.py",
+    "features/sources/postgres/rows.py",
     "if previous is not None and entry.key == previous.key:",
     "if False:",
     means="several rows with one id are several entries",
 )
 @guards(
-    "shared/sources/postgres/rows.py", "if len(rows) > 1:", "if False:", means="one of the rows with an id is fetched"
+    "features/sources/postgres/rows.py", "if len(rows) > 1:", "if False:", means="one of the rows with an id is fetched"
 )
 async def test_duplicate_id_is_one_refused_entry(corpus, open_source):
     rows = [(f"{number:04}", "text") for number in range(1_001)]
@@ -280,13 +283,13 @@ async def test_duplicate_id_is_one_refused_entry(corpus, open_source):
 
 
 @guards(
-    "shared/sources/postgres/listing.sql",
+    "features/sources/postgres/listing.sql",
     "NULLS FIRST",
     "NULLS LAST",
     means="rows without an id are listed after all others",
 )
 @guards(
-    "shared/sources/postgres/rows.py",
+    "features/sources/postgres/rows.py",
     'if without_id and row["id"].encode() >= _NO_ID.encode():',
     "if without_id:",
     means="the entry of rows without ids breaks the order of keys",
@@ -350,7 +353,7 @@ async def test_table_name_is_never_sql(corpus, open_source, subtests):
 
 
 @guards(
-    "shared/sources/postgres/statements.py",
+    "features/sources/postgres/statements.py",
     "name.replace('\"', '\"\"')",
     "name",
     means="a quote in a column's name ends the name",
@@ -369,7 +372,7 @@ async def test_quotes_in_names_are_part_of_names(corpus, open_source):
     assert (entry.key, item.content, item.metadata) == ("a", b"b", {"{id}": "c"})
 
 
-@guards("shared/sources/postgres/connection.py", "readonly=True", "readonly=False", means="a query may write")
+@guards("features/sources/postgres/connection.py", "readonly=True", "readonly=False", means="a query may write")
 async def test_query_other_than_one_reading_select_is_refused(corpus, open_source, subtests):
     await corpus.write({"a": "text"})
     await corpus.owner.execute(
@@ -412,7 +415,7 @@ async def test_query_may_end_with_comment_or_semicolon(corpus, open_source, quer
 
 
 @guards(
-    "shared/sources/postgres/connection.py",
+    "features/sources/postgres/connection.py",
     "cannot compute a value of a row: {kind}.",
     "cannot compute a value of a row: {sentence}.",
     means="an error quotes a row",
@@ -428,7 +431,7 @@ async def test_error_about_values_does_not_quote_them(corpus, open_source):
 
 
 @guards(
-    "shared/sources/postgres/rows.py",
+    "features/sources/postgres/rows.py",
     "if _is_about_a_value(error) and not await self._is_value(key):",
     "if _is_about_a_value(error):",
     means="a row that cannot be computed looks deleted",
@@ -448,7 +451,7 @@ async def test_bytes_as_text_are_refused(corpus, open_source):
         await listed(open_source(table="thing", id="id"))
 
 
-@guards("shared/sources/postgres/session.sql", "{timeout_milliseconds}", "0", means="a statement has no time limit")
+@guards("features/sources/postgres/session.sql", "{timeout_milliseconds}", "0", means="a statement has no time limit")
 async def test_slow_query_is_cancelled(corpus, open_source):
     query = "SELECT key, body FROM article, pg_sleep(60)"
     await corpus.write({"a": "text"})
@@ -492,7 +495,7 @@ async def test_missing_right_is_reported(corpus, open_source):
 
 
 @guards(
-    "shared/sources/postgres/connection.py",
+    "features/sources/postgres/connection.py",
     '                target_session_attrs="any",\n',
     "",
     means="settings of the user's environment choose the server",
@@ -517,7 +520,7 @@ async def test_environment_and_files_of_user_are_not_read(corpus, open_source, m
 
 
 @guards(
-    "shared/sources/postgres/connection.py",
+    "features/sources/postgres/connection.py",
     "await self.aclose()  # asyncpg",
     "pass  # asyncpg",
     "if self._connection is None or self._connection.is_closed():",
@@ -585,7 +588,7 @@ async def test_unencrypted_server_is_refused_by_default(open_source):
 
 
 @guards(
-    "shared/sources/postgres/connection.py",
+    "features/sources/postgres/connection.py",
     "if _MODES.index(mode) < _MODES.index(least):",
     "if False:",
     means="a tenant sends the operator's password without encryption",
@@ -657,7 +660,7 @@ async def tls_server(tmp_path):
 
 
 @guards(
-    "shared/sources/postgres/connection.py",
+    "features/sources/postgres/connection.py",
     'mode == "verify-full"',
     "False",
     means="a certificate of another host is accepted",
@@ -694,7 +697,7 @@ async def test_certificate_is_checked_as_mode_says(tls_server, mode, host, known
 
 
 @guards(
-    "shared/sources/postgres/connection.py",
+    "features/sources/postgres/connection.py",
     "await self._hosts.addresses(self._address.host, self._address.port)",
     "[self._address.host]",
     means="the name of an allowed database leads to a private address",
@@ -803,7 +806,7 @@ async def flooding():
 
 
 @guards(
-    "shared/sources/postgres/bounded.py",
+    "features/sources/postgres/bounded.py",
     "if self._left < 0:",
     "if False:",
     means="one message of a server fills the memory of a worker",

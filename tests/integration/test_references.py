@@ -9,15 +9,15 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
+from features.sources.ledger.hints import Hints
+from features.sources.ledger.sources import Sources
+from features.sources.syncing.originals import SourceOriginals
 from shared.domain.errors import Transient
 from shared.domain.states import DocumentState
 from shared.ledger.documents.dead_letters import DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
-from shared.ledger.sources.hints import Hints
-from shared.ledger.sources.sources import Sources
 from shared.ledger.tenants.deployment import DeploymentIdentity
-from shared.maintenance.syncing.originals import SourceOriginals
 from shared.storage.references import Reference
 from tests.integration.test_api_sources import ParseWorker, add, write
 from tests.support.api import calling

@@ -11,6 +11,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from features.feedback.ledger.feedback import Feedback
 from features.feedback.retraction import delete_retracted
+from features.sources.ledger.syncs import Syncs
 from shared.broker.wakeups import Wakeups
 from shared.domain.errors import Unavailable
 from shared.domain.indexing import IndexOutcome
@@ -18,7 +19,6 @@ from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents
 from shared.ledger.postgres import election
 from shared.ledger.postgres.election import Election
-from shared.ledger.sources.syncs import Syncs
 from shared.ledger.work.indexing import IndexWork
 from shared.vectors.index import Index
 from tests.conftest import Library

@@ -3,9 +3,9 @@
 import httpx
 import pytest
 
+from features.sources.hints.subscriptions import confirm, is_of_amazon
 from shared.domain.errors import Unavailable
 from shared.outside import addresses
-from shared.sources.subscriptions import confirm, is_of_amazon
 
 QUERY = "Action=ConfirmSubscription&TopicArn=arn:aws:sns:eu-west-1:1:corpus&Token=2336"
 URL = f"https://sns.eu-west-1.amazonaws.com/?{QUERY}"

@@ -17,12 +17,12 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from embedded.ports import free_port
+from features.sources.files.s3_names import S3Names
+from features.sources.opening import open_source
 from shared.buckets.connection import RETRIES
 from shared.confined.reading import Readers, ReadLimits
 from shared.domain.errors import Misconfigured, NotFound, Unavailable
-from shared.sources.opening import open_source
-from shared.sources.roots import Roots
-from shared.sources.s3_names import S3Names
+from shared.settings.source_roots import Roots
 from tests.support.planted import guards
 from tests.support.proxy import Fault, Link
 
@@ -363,14 +363,14 @@ BOMB = f'<!DOCTYPE x [<!ENTITY e0 "{"x" * 100}">{ENTITIES}]>'
 
 
 @guards(
-    "shared/sources/s3_names.py",
+    "features/sources/files/s3_names.py",
     "        if len(content) > _MOST_BYTES:",
     "        if False:",
     means="a reply of a store fills the memory of a worker",
     case="large",
 )
 @guards(
-    "shared/sources/reading/listings.py",
+    "features/sources/reading/listings.py",
     'if max(map(len, (key.encode(), fields["ETag"]))) > MOST_KEY_BYTES:',
     "if False:",
     means="a name of a megabyte is a key",

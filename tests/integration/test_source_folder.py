@@ -13,10 +13,10 @@ import time_machine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from features.sources.files import folder as module
+from features.sources.files.folder import FolderSource
+from features.sources.options import FileOptions
 from shared.domain.errors import NotFound, Unavailable, Unreadable
-from shared.sources import folder as module
-from shared.sources.folder import FolderSource
-from shared.sources.options import FileOptions
 from tests.support.planted import guards
 from tests.support.waiting import eventually
 
@@ -312,7 +312,7 @@ async def test_large_folder_is_listed_in_parts(tmp_path_factory, monkeypatch, na
 
 
 @guards(
-    "shared/sources/folder.py",
+    "features/sources/files/folder.py",
     "now - started > _HANGS_SECONDS",
     "now < started",
     means="a folder that never answers takes a thread at each sync, until the process has none",

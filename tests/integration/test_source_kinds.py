@@ -9,9 +9,9 @@ import pytest
 from aiohttp.web import Response
 from pydantic import SecretStr
 
-from features.sources.pages import web_of
+from features.sources.ledger.notes import Notes
+from features.sources.web.services import web_of
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
-from shared.ledger.sources.notes import Notes
 from tests.integration.test_api_sources import ParseWorker, names
 from tests.support.api import calling
 from tests.support.corpora import LOGIN, TableCorpus, database

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 from pydantic import SecretStr
 
-from features.sources.pages import web_of
+from features.sources.ledger.notes import Notes
+from features.sources.web.services import web_of
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
-from shared.ledger.sources.notes import Notes
 from tests.integration.test_api_sources import ParseWorker, write
 from tests.support.api import serving
 from tests.support.corpora import LOGIN, READER, database

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from features.sources.opening import open_source
 from shared.domain.errors import Misconfigured
-from shared.sources.opening import open_source
-from shared.sources.roots import Roots
-from shared.sources.temporary_bytes import TEMPORARY_BYTES
+from shared.settings.source_roots import Roots
+from shared.settings.temporary_bytes import TEMPORARY_BYTES
 from tests.support.planted import guards
 
 
@@ -219,7 +219,7 @@ async def test_link_to_outer_table_ends_listing(tmp_path, source_of):
 
 
 @guards(
-    "shared/sources/tables.py",
+    "features/sources/tables/formats.py",
     "        if size == 1:",
     "        if True:",
     means="a file of three kilobytes hides all of its rows",
@@ -241,7 +241,7 @@ async def test_rows_too_large_for_memory_are_refused_singly(folder, source_of):
 
 
 @guards(
-    "shared/sources/spool.py",
+    "features/sources/tables/spool.py",
     "PRAGMA max_page_count = {pages};",
     "",
     means="the rows of one source fill the disk of temporary files",

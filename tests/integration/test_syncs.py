@@ -8,24 +8,24 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
+from features.sources.domain import NewSource, SourceChanges, SyncState
+from features.sources.ledger.hints import Hints
+from features.sources.ledger.notes import Notes
+from features.sources.ledger.sources import Sources
+from features.sources.ledger.syncs import Syncs
+from features.sources.syncing.lookups import Lookups
+from features.sources.syncing.merge import PartLimits
+from features.sources.syncing.merge import shown as shown_key
+from features.sources.syncing.quota import UploadLimits
+from features.sources.web.options import CrawlOptions
+from features.sources.web.source import Web, open_pages
+from features.sources.web.visitor import Manners
 from shared.domain.errors import Conflict, InvalidInput, JobIsOpen, LeaseLost, NotFound, TooLarge, Unreadable
 from shared.domain.jobs import JobKind, JobState, PauseReason
-from shared.domain.sources import NewSource, SourceChanges, SyncState
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
-from shared.ledger.sources.hints import Hints
-from shared.ledger.sources.notes import Notes
-from shared.ledger.sources.sources import Sources
-from shared.ledger.sources.syncs import Syncs
 from shared.maintenance.jobs.runner import JobWork, Runner
-from shared.maintenance.syncing.lookups import Lookups
-from shared.maintenance.syncing.merge import PartLimits
-from shared.maintenance.syncing.merge import shown as shown_key
-from shared.maintenance.syncing.quota import UploadLimits
-from shared.sources.pages.options import CrawlOptions
-from shared.sources.pages.source import Web, open_pages
-from shared.sources.pages.visitor import Manners
 from tests.support.api import work
 from tests.support.planted import guards
 from tests.support.site import Site, html, serving_site
@@ -62,7 +62,7 @@ async def job_of(services, sync):
 
 
 @guards(
-    "shared/maintenance/syncing/work.py",
+    "features/sources/syncing/work.py",
     "            await self._turn.offer()",
     "            pass",
     means="a long listing delays the syncs of another tenant until its end",
@@ -105,7 +105,7 @@ async def test_long_listing_gives_way_to_another_tenant(services):
 
 
 @guards(
-    "shared/sources/pages/visitor.py",
+    "features/sources/web/visitor.py",
     "return max(0.0, min(self._sleeping.values()) - time.monotonic())",
     "return 0.0",
     means="two tenants with slow sites stop the syncs of all tenants",
@@ -150,7 +150,7 @@ async def is_done(services, tenant, sync):
 
 
 @guards(
-    "shared/maintenance/syncing/work.py",
+    "features/sources/syncing/work.py",
     "async with watched(self.limits.stalled)",
     "async with watched(self.limits.stalled * 1_000_000)",
     means="a listing that hangs keeps its place for ever",
@@ -169,7 +169,7 @@ async def test_hung_listing_fails_with_reason(services, synced, corpus):
 
 
 @guards(
-    "shared/maintenance/syncing/lookups.py",
+    "features/sources/syncing/lookups.py",
     "watched(services.limits.stalled) as progressed",
     "watched(services.limits.stalled * 1_000_000) as progressed",
     means="a hint whose entry is never found keeps its slot for ever",
@@ -191,13 +191,13 @@ async def test_hung_look_fails_with_reason(services, synced, corpus):
 
 
 @guards(
-    "shared/maintenance/syncing/lookups.py",
+    "features/sources/syncing/lookups.py",
     "until if looked.hints else None",
     "None",
     means="one entry that cannot be found delays the other hints of its source for ever",
 )
 async def test_slow_hint_delays_no_earlier_one(services, synced, corpus, monkeypatch):
-    monkeypatch.setattr("shared.maintenance.syncing.lookups._PART_SECONDS", 0.1)
+    monkeypatch.setattr("features.sources.syncing.lookups._PART_SECONDS", 0.1)
     corpus.put("a", "b")
     corpus.at["b"] = lambda: asyncio.sleep(3_600)
     synced.limits = replace(LIMITS, stalled=timedelta(seconds=1))
@@ -296,7 +296,7 @@ async def test_entry_that_vanishes_before_fetch_is_left_out(synced, corpus):
 
 
 @guards(
-    "shared/maintenance/syncing/work.py",
+    "features/sources/syncing/work.py",
     "await self._list(claim, sync)",
     'await __import__("asyncio").gather(self._list(claim, sync), return_exceptions=True)',
     means="documents are deleted after a failed listing",
@@ -411,7 +411,7 @@ async def test_second_sync_of_a_source_conflicts(services, synced):
 
 
 @guards(
-    "shared/ledger/sources/listings.sql",
+    "features/sources/ledger/listings.sql",
     "lost_leases = 0 WHERE id = :id AND token = :token",
     "lost_leases = 0 WHERE id = :id",
     means="a worker that lost its lease saves a part of a listing",
@@ -468,7 +468,7 @@ async def test_stopped_worker_releases_sync_which_continues(services, synced, co
 
 
 @guards(
-    "shared/ledger/sources/notes.sql",
+    "features/sources/ledger/notes.sql",
     "SET lost_leases = 0",
     "SET lost_leases = lost_leases",
     means="a crawl whose workers die fails although it stores notes",
@@ -544,7 +544,7 @@ async def shown(services, sync_id, reason="0 chunks wait for workers, and syncs 
 
 
 @guards(
-    "shared/maintenance/syncing/quota.py",
+    "features/sources/syncing/quota.py",
     " if state is not DocumentState.DELETING)",
     ")",
     means="a tenant cannot add a document instead of a deleted one",
@@ -654,7 +654,7 @@ async def test_entry_lacking_in_close_listings_is_kept(services, synced, corpus)
 
 
 @guards(
-    "shared/ledger/sources/listings.sql",
+    "features/sources/ledger/listings.sql",
     "SELECT e.listed_at FROM",
     "SELECT coalesce(e.listed_at, e.ended_at) FROM",
     means="a failed listing counts as the first complete one",
@@ -690,7 +690,7 @@ async def test_entry_that_returns_is_forgotten_as_missing(services, synced, corp
 
 
 @guards(
-    "shared/ledger/sources/listings.sql",
+    "features/sources/ledger/listings.sql",
     " AND i.created_at < y.started_at",
     "",
     means="an item that is made during a listing is missing in it",
@@ -713,7 +713,7 @@ async def test_item_made_during_listing_is_not_missing(services, synced, corpus,
 
 
 @guards(
-    "shared/ledger/sources/listings.py",
+    "features/sources/ledger/listings.py",
     "deletes = found.deletable <= allowed",
     "deletes = True",
     means="deletions have no bound",
@@ -798,7 +798,7 @@ async def test_next_sync_replaces_job_that_waits_for_approval(services, lacking)
 
 
 @guards(
-    "shared/ledger/sources/listings.py",
+    "features/sources/ledger/listings.py",
     "if listed.seen else 0",
     "if listed.seen >= 0 else 0",
     means="an empty listing deletes without approval",
@@ -822,7 +822,7 @@ async def test_share_of_source_bounds_deletions(lacking):
 
 async def test_deletion_in_slices_continues_after_lost_worker(lacking, monkeypatch):
     synced = await lacking(9)
-    monkeypatch.setattr("shared.ledger.sources.listings._DELETED_AT_ONCE", 2)
+    monkeypatch.setattr("features.sources.ledger.listings._DELETED_AT_ONCE", 2)
 
     assert (await synced.sync()).counts.deleted == 9
 
@@ -923,7 +923,7 @@ async def test_corpus_in_two_collections_has_two_sources(services, synced, corpu
 
 
 @guards(
-    "shared/maintenance/syncing/quota.py",
+    "features/sources/syncing/quota.py",
     "added = [name for name in external_ids if name not in existing]",
     "added = list(external_ids)",
     means="a source that is added again needs room for documents that exist",

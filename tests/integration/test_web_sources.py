@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from aiohttp.web import Response
 
+from features.sources.source import Entry
+from features.sources.syncing.watched_source import WatchedSource
+from features.sources.web.options import CrawlOptions, FeedOptions, ListOptions, SitemapOptions
+from features.sources.web.source import Web, open_pages
+from features.sources.web.visitor import Manners
 from shared.domain.errors import InvalidInput, Misconfigured, NotFound, TooLarge, Unavailable
-from shared.maintenance.syncing.watched_source import WatchedSource
 from shared.outside import addresses
-from shared.sources.pages.options import CrawlOptions, FeedOptions, ListOptions, SitemapOptions
-from shared.sources.pages.source import Web, open_pages
-from shared.sources.pages.visitor import Manners
-from shared.sources.source import Entry
 from tests.support.planted import guards
 from tests.support.site import ROBOTS, Site, SqliteMemory, html, redirect, serving_site, text_of
 from tests.support.waiting import eventually
@@ -125,7 +125,7 @@ async def require_polite_complete_runs(site, web):
 
 
 @guards(
-    "shared/sources/pages/crawl_statements.sql",
+    "features/sources/web/crawl/crawl_statements.sql",
     "WHERE outcome = 'listed' AND address > (",
     "WHERE outcome = 'nothing' AND address > (",
     means="pages with the same text are several documents",
@@ -178,7 +178,7 @@ async def test_missing_page_is_not_listed(small, web):
 
 
 @guards(
-    "shared/sources/pages/examination.py",
+    "features/sources/web/examination.py",
     "if await self._soft_errors.contains(address, text.text):",
     "if False:",
     means="an error page with status 200 becomes a document",
@@ -217,7 +217,7 @@ async def test_unreadable_page_is_refused_with_reason(small, web):
 
 
 @guards(
-    "shared/sources/pages/crawl.py",
+    "features/sources/web/crawl/crawl.py",
     "self._state.known_children(page.digest) if visit.unchanged else visit.links",
     "visit.links",
     means="the links of an unchanged page are forgotten",
@@ -238,7 +238,7 @@ async def test_links_of_unchanged_page_are_remembered(small, web):
 
 
 @guards(
-    "shared/sources/pages/crawl.py",
+    "features/sources/web/crawl/crawl.py",
     "            self._state.add_linked_by_more()",
     "            pass",
     means="a page with many parents is lost when some change",
@@ -255,7 +255,7 @@ async def test_page_with_many_parents_stays_when_some_change(small, web):
 
 
 @guards(
-    "shared/sources/pages/examination.py",
+    "features/sources/web/examination.py",
     "        if not await self._visitor.allows(address):\n            return Visit",
     "        if False:\n            return Visit",
     means="pages that robots.txt forbids are read",
@@ -272,7 +272,7 @@ async def test_robots_txt_that_changes_is_obeyed(site, web):
 
 
 @guards(
-    "shared/sources/pages/visitor.py",
+    "features/sources/web/visitor.py",
     "if reply.status in _CLIENT_ERRORS or reply.status in _REDIRECTS:",
     "if True:",
     means="an unavailable robots.txt allows everything",
@@ -295,7 +295,7 @@ async def test_missing_robots_txt_allows_everything(small, web):
 
 
 @guards(
-    "shared/sources/pages/crawl.py",
+    "features/sources/web/crawl/crawl.py",
     "if self._by_pattern[page.pattern] >= self._plan.same_pattern:",
     "if False:",
     means="a calendar is read without an end",
@@ -307,7 +307,7 @@ async def test_calendar_is_bounded(site, web):
 
 
 @guards(
-    "shared/sources/pages/crawl.py",
+    "features/sources/web/crawl/crawl.py",
     "        self._state.refuse_unvisited(reason, also_unfound=limited)\n",
     "",
     means="pages after the limit of a run look deleted",
@@ -337,7 +337,7 @@ async def test_depth_and_prefix_bound_a_crawl(small, web):
 
 
 @guards(
-    "shared/sources/pages/examination.py",
+    "features/sources/web/examination.py",
     "if not facts.rules.index:",
     "if False:",
     means="a page that must not be indexed is listed or refused",
@@ -351,7 +351,7 @@ async def test_hidden_page_is_followed_but_not_listed(site, web):
 
 
 @guards(
-    "shared/sources/pages/crawl_statements.sql",
+    "features/sources/web/crawl/crawl_statements.sql",
     " AND target.outcome = 'listed' AND target.canonical IS NULL)",
     " AND target.outcome = 'listed')",
     means="two pages that name each other as canonical are lost",
@@ -366,13 +366,13 @@ async def test_canonical_page_replaces_others(small, web):
 
 
 @guards(
-    "shared/sources/pages/crawl_statements.sql",
+    "features/sources/web/crawl/crawl_statements.sql",
     "first.outcome IN ('listed', 'refused'))",
     "first.outcome IN ('listed'))",
     means="a duplicate replaces its failing first page",
 )
 @guards(
-    "shared/sources/pages/examination.py",
+    "features/sources/web/examination.py",
     "text_hash = note.text_hash if note else None\n",
     "text_hash = None\n",
     means="a page that failed and has not changed loses its text",
@@ -390,7 +390,7 @@ async def test_failing_first_page_keeps_its_duplicates(small, web):
 
 
 @guards(
-    "shared/sources/pages/crawl.py",
+    "features/sources/web/crawl/crawl.py",
     "if page.hops >= _MOST_HOPS:",
     "if False:",
     means="a page of any redirect depth is followed",
@@ -417,7 +417,7 @@ async def test_unusable_start_fails_with_remedy(small, web):
 
 
 @guards(
-    "shared/sources/pages/crawl.py",
+    "features/sources/web/crawl/crawl.py",
     "if self._faults[host] >= _MOST_FAULTS:",
     "if False:",
     means="a server that is down is asked for every page",
@@ -462,7 +462,7 @@ async def interrupted(site, source, until):
 
 
 @guards(
-    "shared/sources/pages/crawl_state.py",
+    "features/sources/web/crawl/crawl_state.py",
     "        if page is None:",
     "        if True:",
     means="a crawl whose worker was killed starts from its first page",
@@ -523,7 +523,7 @@ async def test_redirect_to_private_address_sends_no_request(small, extractor, re
 
 
 @guards(
-    "shared/sources/pages/visitor.py",
+    "features/sources/web/visitor.py",
     "not self.permits(target) or",
     "",
     means="robots.txt of a site leads to addresses that the operator does not allow",
@@ -559,7 +559,7 @@ async def test_pause_requested_by_robots_is_limited(small, web, requested, secon
 
 
 @guards(
-    "shared/sources/pages/visitor.py",
+    "features/sources/web/visitor.py",
     "        async with host.lock:",
     "        if True:",
     means="requests to a host overlap",
@@ -577,7 +577,7 @@ async def test_requests_to_a_host_never_overlap(small, web):
 
 
 @guards(
-    "shared/sources/pages/visitor.py",
+    "features/sources/web/visitor.py",
     "(host.pause or self._manners",
     "(self._manners",
     means="the pause that a site demands is ignored",
@@ -592,7 +592,7 @@ async def test_crawl_delay_separates_requests(small, web):
 
 
 @guards(
-    "shared/sources/pages/visitor.py",
+    "features/sources/web/visitor.py",
     ".due = time.monotonic() + self._requested_pause(reply)",
     ".due = 0.0 * self._requested_pause(reply)",
     means="a busy server is asked again at once",
@@ -622,7 +622,7 @@ async def test_list_reads_text_and_json(small, web):
 
 
 @guards(
-    "shared/sources/pages/crawl.py",
+    "features/sources/web/crawl/crawl.py",
     "if error.component != COMPONENT or is_own:",
     "if True:",
     means="an unavailable host of a list stops the run",
@@ -654,7 +654,7 @@ async def test_sitemap_index_is_read_from_robots_txt(small, web):
 
 
 @guards(
-    "shared/sources/pages/reading/elements.py",
+    "features/sources/web/reading/elements.py",
     "    parser.EntityDeclHandler = _refuse_entity\n",
     "",
     means="a sitemap may declare entities",
@@ -673,7 +673,7 @@ async def test_unusable_sitemap_fails_the_run(small, web):
 
 
 @guards(
-    "shared/sources/pages/plans.py",
+    "features/sources/web/crawl/plans.py",
     "    keeps_known = True",
     "    keeps_known = False",
     means="entries that left a feed are deleted",
@@ -749,7 +749,7 @@ async def test_unlisted_page_is_found_and_fetched_alone(small, web):
 
 
 @guards(
-    "shared/sources/pages/source.py",
+    "features/sources/web/source.py",
     "key not in await self._named_pages()",
     "False",
     means="a hint adds a page that the list does not have",
@@ -788,7 +788,7 @@ async def test_unpacked_page_is_bounded(small, extractor, reader, memory):
 
 
 @guards(
-    "shared/sources/pages/crawl.py",
+    "features/sources/web/crawl/crawl.py",
     "            self._progressed()\n            await",
     "            await",
     means="a crawl fails when it takes longer than a source may hang",

@@ -8,7 +8,7 @@ from dulwich.objects import Blob, Tree
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shared.sources.git.tree import TreeWalk
+from features.sources.git.tree import TreeWalk
 from tests.support.planted import guards
 
 # Characters around the slash, whose rank differs between names and paths, and the ends of UTF-8's ranges.
@@ -47,7 +47,7 @@ def paths(folder, prefix=b""):
 
 
 @guards(
-    "shared/sources/git/tree.py",
+    "features/sources/git/tree.py",
     '(f"{self.key}/" if self.is_folder else self.key)',
     "self.key",
     means="a folder has the rank of its name",

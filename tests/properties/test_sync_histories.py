@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from embedded.stack import Stack
+from features.sources.domain import NewSource, SourceDefinition
+from features.sources.ledger.listings import Listings, SavedPart
+from features.sources.ledger.sources import Sources
+from features.sources.ledger.syncs import Syncs
 from features.sources.services import syncing_of
+from features.sources.syncing.merge import PartLimits
+from features.sources.syncing.work import SyncLimits
 from shared.domain.errors import Conflict, ForeaskError, JobIsOpen, Unreadable
 from shared.domain.jobs import JobClaim, JobKind
-from shared.domain.sources import NewSource, SourceDefinition
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.job_claims import JobClaims
-from shared.ledger.sources.listings import Listings, SavedPart
-from shared.ledger.sources.sources import Sources
-from shared.ledger.sources.syncs import Syncs
-from shared.maintenance.syncing.merge import PartLimits
-from shared.maintenance.syncing.work import SyncLimits
 from tests.conftest import Library
 from tests.support.emptying import empty
 from tests.support.histories import SharedServices, run_histories, sharing
@@ -133,14 +133,14 @@ class Synced:
 def world(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedServices]:
     settings = stack.settings.model_copy(update={"data_dir": tmp_path_factory.mktemp("syncs"), "calibrate": False})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shared.domain.sources._ALWAYS_ALLOWED", ALWAYS_ALLOWED)
-        patch.setattr("shared.ledger.sources.listings._DELETED_AT_ONCE", 1)
+        patch.setattr("features.sources.domain._ALWAYS_ALLOWED", ALWAYS_ALLOWED)
+        patch.setattr("features.sources.ledger.listings._DELETED_AT_ONCE", 1)
         with sharing(settings) as world:
             yield world
 
 
 @guards(
-    "shared/ledger/sources/syncs.py",
+    "features/sources/ledger/syncs.py",
     "i.missing_from <= y.started_at -",
     "y.started_at >= y.started_at -",
     means="a document is deleted after one listing",

@@ -12,14 +12,14 @@ from uuid import uuid4
 
 import asyncpg
 
+from features.sources.git.options import GitOptions
+from features.sources.git.repositories import GitSource
+from features.sources.hosts import Hosts
+from features.sources.postgres.options import PostgresOptions
+from features.sources.postgres.rows import PostgresSource
+from features.sources.source import Entry, Source
 from shared.confined.reading import Readers
-from shared.sources.git.options import GitOptions
-from shared.sources.git.repositories import GitSource
-from shared.sources.hosts import Hosts
-from shared.sources.postgres.options import PostgresOptions
-from shared.sources.postgres.rows import PostgresSource
-from shared.sources.source import Entry, Source
-from shared.sources.temporary_bytes import TEMPORARY_BYTES
+from shared.settings.temporary_bytes import TEMPORARY_BYTES
 from tests.support.git_server import GitFolder, GitServer
 
 READER, PASSWORD = "reader", "a password: of/the?reader"

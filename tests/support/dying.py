@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import features.sources.ledger.listings
 import shared.ingest.generate.stage
-import shared.ledger.sources.listings
 import shared.ledger.work.batches
 import shared.ledger.work.generation
+from features.sources.ledger.listings import Listings
+from features.sources.syncing.fetching import Fetcher
+from features.sources.syncing.work import _Entries
 from features.verification.comparison import Verification
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
-from shared.ledger.sources.listings import Listings
 from shared.ledger.work.batches import Batches
 from shared.ledger.work.generation import GenerateWork
-from shared.maintenance.syncing.fetching import Fetcher
-from shared.maintenance.syncing.work import _Entries
 from shared.providers.batches import BatchProvider
 from shared.vectors.index import Index
 from workers.process import main
@@ -46,10 +46,10 @@ POINTS = {
     "after the file was read": KillPoint("parse", ParsingSandbox, "parse"),
     "after a page of a sync": KillPoint("parse", _Entries, "page"),
     "within the fetches of a sync": KillPoint("parse", Fetcher, "_one"),
-    "within a part of a sync": KillPoint("parse", shared.ledger.sources.listings, "submit_within"),
+    "within a part of a sync": KillPoint("parse", features.sources.ledger.listings, "submit_within"),
     "after a part of a sync": KillPoint("parse", Listings, "save"),
     "before the end of a listing of a sync": KillPoint("parse", Listings, "end_listing", before=True),
-    "within the deletions of a sync": KillPoint("parse", shared.ledger.sources.listings, "delete_named"),
+    "within the deletions of a sync": KillPoint("parse", features.sources.ledger.listings, "delete_named"),
     "after the deletions of a sync": KillPoint("parse", Listings, "delete_some"),
     "before the end of a sync": KillPoint("parse", Listings, "finish", before=True),
     "after the claim": KillPoint("generate", GenerateWork, "claim"),

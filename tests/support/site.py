@@ -16,7 +16,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from shared.sources.pages.memory import Memory
+from features.sources.web.crawl.memory import Memory
 
 ROBOTS = "User-agent: *\nDisallow: /docs/private/\n"
 _WORDS = """

@@ -8,21 +8,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from features.sources.domain import NewSource, SourceDefinition, SyncState
+from features.sources.ledger.sources import Sources
+from features.sources.ledger.syncs import Syncs
 from features.sources.services import syncing_of
+from features.sources.source import Entry, Item, Source
+from features.sources.syncing.merge import PartLimits
+from features.sources.syncing.quota import UploadLimits
+from features.sources.syncing.work import Syncing, SyncLimits
 from shared.domain.errors import ForeaskError, NotFound, Unavailable
 from shared.domain.jobs import JobKind, JobState
-from shared.domain.sources import NewSource, SourceDefinition, SyncState
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.model.collections import Collections
-from shared.ledger.sources.sources import Sources
-from shared.ledger.sources.syncs import Syncs
 from shared.maintenance.jobs.runner import Runner
-from shared.maintenance.syncing.merge import PartLimits
-from shared.maintenance.syncing.quota import UploadLimits
-from shared.maintenance.syncing.work import Syncing, SyncLimits
 from shared.services.all import AllServices
-from shared.sources.source import Entry, Item, Source
 from tests.support.waiting import eventually
 
 # Small pages and parts, so that few entries reach each boundary.

@@ -4,12 +4,12 @@ import gzip
 
 import pytest
 
-from shared.sources.pages.bodies import BodyTooLarge, _pieces
+from features.sources.web.bodies import BodyTooLarge, _pieces
 from tests.support.planted import guards
 
 
 @guards(
-    "shared/sources/pages/bodies.py",
+    "features/sources/web/bodies.py",
     "            if left < 0:",
     "            if False:",
     means="a packed page is unpacked without a limit",

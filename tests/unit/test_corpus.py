@@ -13,9 +13,9 @@ import pytest
 
 from cli import corpus as corpora
 from cli.corpus import corpus_in
+from features.sources.tables import formats as tables
+from features.sources.tables.formats import Columns, Truncated
 from shared.domain.errors import InvalidInput
-from shared.sources import tables
-from shared.sources.tables import Columns, Truncated
 
 ROWS = [{"_id": f"doc-{n}", "title": f"Title {n}", "text": f"Text number {n}.", "lang": "en"} for n in range(50)]
 

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from shared.sources.pages.memory import MOST_NOTE_BYTES, MOST_PARENTS, Note, Outcome
-from shared.sources.pages.progress import RunPage
+from features.sources.web.crawl.memory import MOST_NOTE_BYTES, MOST_PARENTS, Note, Outcome
+from features.sources.web.crawl.progress import RunPage
 
 LISTING = f"{UUID(int=1)}/12345"
 NOTE = Note(Outcome.LISTED, "a" * 32, 'W/"' + "é" * 197, "d" * 64, "c" * 16, rank=20)

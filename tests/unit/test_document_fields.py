@@ -3,6 +3,9 @@
 import pytest
 
 from api.schemas.documents import BatchLine, DocumentBody
+from features.sources.source import Entry, Item, Source
+from features.sources.syncing.merge import refusal
+from features.sources.syncing.watched_source import WatchedSource
 from shared.domain.document_fields import (
     MOST_ID_BYTES,
     MOST_METADATA_BYTES,
@@ -14,9 +17,6 @@ from shared.domain.document_fields import (
     short_version,
 )
 from shared.domain.errors import InvalidInput
-from shared.maintenance.syncing.merge import refusal
-from shared.maintenance.syncing.watched_source import WatchedSource
-from shared.sources.source import Entry, Item, Source
 from tests.support.planted import guards
 
 
@@ -133,7 +133,7 @@ class LongVersions(Source):
 
 
 @guards(
-    "shared/maintenance/syncing/watched_source.py",
+    "features/sources/syncing/watched_source.py",
     "replace(found, version=version)",
     "found",
     means="versions of a table fill foreask's own database",

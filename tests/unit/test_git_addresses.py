@@ -2,8 +2,8 @@
 
 import pytest
 
+from features.sources.git.address import GitAddress, Login
 from shared.domain.errors import InvalidInput
-from shared.sources.git.address import GitAddress, Login
 from tests.support.planted import guards
 
 
@@ -62,7 +62,7 @@ def test_usual_hosts_have_links(host, link):
 
 
 @guards(
-    "shared/sources/git/address.py",
+    "features/sources/git/address.py",
     'return "Login(…)"',
     'return f"Login({self.password})"',
     means="errors show the token of a repository",

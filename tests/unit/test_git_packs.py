@@ -9,7 +9,7 @@ from dulwich.object_format import DEFAULT_OBJECT_FORMAT
 from dulwich.objects import Blob
 from dulwich.pack import create_delta, write_pack_header, write_pack_object, write_pack_objects
 
-from shared.sources.git.packs import Pack, TooLargePack, index_of, indexed, mapped
+from features.sources.git.packs import Pack, TooLargePack, index_of, indexed, mapped
 from tests.support.planted import guards
 from tests.support.processor_time import processor_time_limit
 
@@ -54,7 +54,7 @@ def test_object_is_bounded_by_its_size(size, tmp_path):
 
 
 @guards(
-    "shared/sources/git/packs.py",
+    "features/sources/git/packs.py",
     "    if size > max_bytes:\n        raise TooLargePack\n    return",
     "    return",
     means="the size of a delta's result is not checked",
@@ -89,7 +89,7 @@ def test_longer_content_than_declared_is_rejected(tmp_path):
 
 
 @guards(
-    "shared/sources/git/packs.py",
+    "features/sources/git/packs.py",
     "data[offset : offset + _MOST_LENGTH_BYTES]",
     "data[offset:]",
     means="a number without an end keeps a process busy until its limit",

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from features.sources.reading import lines
+from features.sources.reading.documents import WRONG_TABLE, messages_of
+from features.sources.reading.frames import MOST_TEXT_BYTES, ReadRow, RowReader, RowWriter
+from features.sources.tables import formats as tables
+from features.sources.tables.formats import ByteBudget, Columns, open_parquet, parquet_rows
 from shared.confined.process import InvalidReply
 from shared.domain.document_fields import MOST_TITLE_CHARS
 from shared.domain.errors import Unreadable
-from shared.sources import tables
-from shared.sources.reading import lines
-from shared.sources.reading.documents import WRONG_TABLE, messages_of
-from shared.sources.reading.frames import MOST_TEXT_BYTES, ReadRow, RowReader, RowWriter
-from shared.sources.tables import ByteBudget, Columns, open_parquet, parquet_rows
 from tests.support.planted import guards
 
 GOOD = {"id": "a", "text": "A text."}
@@ -52,7 +52,7 @@ def as_file(content, suffix):
 
 
 @guards(
-    "shared/sources/tables.py",
+    "features/sources/tables/formats.py",
     "if has_too_many_values(line):",
     "if False:",
     means="a line of 46 KB takes gigabytes",
@@ -91,7 +91,7 @@ def test_long_title_of_row_is_cut():
 
 
 @guards(
-    "shared/sources/tables.py",
+    "features/sources/tables/formats.py",
     "            spend(len(line), 1 if line.strip() else _BLANK_ROWS)",
     "            pass",
     means="a file of a megabyte is read for hours",
@@ -202,7 +202,7 @@ VALID = (1, "a", "v", 7, None, "A title", {"a": 1}, 7)
 
 
 @guards(
-    "shared/sources/reading/frames.py",
+    "features/sources/reading/frames.py",
     "    if not valid:",
     "    if False:",
     means="a file that takes over its process writes any key and size",

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
+from features.sources.ledger.schedules import next_time
 from shared.domain.errors import InvalidInput
-from shared.ledger.sources.schedules import next_time
 
 
 def times(schedule, time_zone, start, count):

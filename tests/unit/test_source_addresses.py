@@ -2,10 +2,10 @@
 
 import pytest
 
+from features.sources.opening import check, kind_of, open_source
 from shared.domain.errors import InvalidInput, Misconfigured
-from shared.sources.addresses import Address
-from shared.sources.opening import check, kind_of, open_source
-from shared.sources.roots import Roots
+from shared.settings.source_addresses import Address
+from shared.settings.source_roots import Roots
 from tests.support.planted import guards
 
 
@@ -122,7 +122,7 @@ def test_nothing_is_allowed_without_roots(tmp_path):
 
 
 @guards(
-    "shared/sources/roots.py",
+    "shared/settings/source_roots.py",
     "if address.scheme not in OF_FOLDERS:",
     'if address.scheme != "file":',
     means="a link below a root leads to a repository outside of it",

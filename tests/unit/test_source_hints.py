@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from features.sources.hints.messages import MOST_KEYS, Hint, Named, read_hint
 from shared.domain.errors import InvalidInput, TooLarge
-from shared.sources.hints import MOST_KEYS, Hint, Named, read_hint
 
 RECORD = {
     "eventName": "ObjectCreated:Put",

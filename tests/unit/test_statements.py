@@ -11,7 +11,12 @@ from shared.ledger.model import states
 from shared.ledger.postgres import statements
 
 FOLDERS = [Path(package.__path__[0]) for package in (shared.ledger, features)]
-FILES = [path for folder in FOLDERS for path in sorted(folder.rglob("*.sql")) if "migrations" not in path.parts]
+FILES = [
+    path
+    for folder in FOLDERS
+    for path in sorted(folder.rglob("*.sql"))
+    if "migrations" not in path.parts and ("ledger" in path.parts or path.stem == "ledger")
+]
 MODULES = {path: path.read_text() for folder in FOLDERS for path in folder.rglob("*.py")}
 # The statements that other modules use, by the names of their modules.
 USED = set(re.findall(r"\b(\w+)\.([A-Z]+)\.(\w+)", "\n".join(MODULES.values())))

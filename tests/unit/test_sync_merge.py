@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from features.sources.ledger.listings import StoredItem
+from features.sources.source import Entry
+from features.sources.syncing.merge import ListedPage, PartLimits, merged, require_ascending, shown
 from shared.domain.document_fields import is_text
 from shared.domain.errors import Permanent
-from shared.ledger.sources.listings import StoredItem
-from shared.maintenance.syncing.merge import ListedPage, PartLimits, merged, require_ascending, shown
-from shared.sources.source import Entry
 
 KEYS = st.text(st.sampled_from("ab/ü€\U0001f600"), min_size=1, max_size=4)
 VERSIONS = st.dictionaries(KEYS, st.sampled_from("12"), max_size=20)

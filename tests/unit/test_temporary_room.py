@@ -7,12 +7,12 @@ import sqlite3
 
 import pytest
 
+from features.sources.source import Entry, Source
+from features.sources.syncing.watched_source import WatchedSource
+from features.sources.web.crawl.texts import Texts
 from shared.domain.errors import Unavailable
-from shared.maintenance.syncing.watched_source import WatchedSource
 from shared.process.network import problem_of
 from shared.process.temporary_folders import has_room
-from shared.sources.pages.texts import Texts
-from shared.sources.source import Entry, Source
 from tests.support.planted import guards
 
 MEGABYTE = 1 << 20
@@ -77,7 +77,7 @@ def test_reason_of_reply_without_room_is_the_folder():
 
 
 @guards(
-    "shared/sources/pages/texts.py",
+    "features/sources/web/crawl/texts.py",
     " and has_room(self.folder, len(content))",
     "",
     means="the pages of one crawl take all temporary room of the worker",

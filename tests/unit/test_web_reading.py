@@ -2,13 +2,14 @@
 
 import pytest
 
+from features.sources.web.crawl.addresses import is_trap, pattern_of
+from features.sources.web.crawl.memory import MOST_NOTE_BYTES, MOST_PARENTS, Note, Outcome
+from features.sources.web.reading.lists import BadList, read_feed, read_list, read_sitemap
+from features.sources.web.reading.robots import Robots, read_robots
 from shared.domain.text.tags import tags
 from shared.ingest.parse.main_part import main_part
-from shared.sources.pages.memory import MOST_NOTE_BYTES, MOST_PARENTS, Note, Outcome
-from shared.sources.pages.reading.addresses import is_trap, normal, pattern_of
-from shared.sources.pages.reading.facts import Rules, facts_of, rules_of_header
-from shared.sources.pages.reading.lists import BadList, read_feed, read_list, read_sitemap
-from shared.sources.pages.reading.robots import Robots, read_robots
+from shared.ingest.parse.web.addresses import normal
+from shared.ingest.parse.web.facts import Rules, facts_of, rules_of_header
 from tests.support.planted import guards
 from tests.support.processor_time import processor_time_limit
 
@@ -218,7 +219,7 @@ def allowed(robots, path):
 
 
 @guards(
-    "shared/sources/pages/reading/robots.py",
+    "features/sources/web/reading/robots.py",
     "return RobotsFile(own if names_own else of_all, sitemaps)",
     "return RobotsFile(of_all, sitemaps)",
     means="the rules for this robot are ignored",

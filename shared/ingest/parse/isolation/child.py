@@ -43,8 +43,8 @@ from shared.ingest.parse.isolation.protocol import (
     pack_reply,
 )
 from shared.ingest.parse.text import decode
-from shared.sources.pages.extraction import hash_of
-from shared.sources.pages.reading.facts import facts_of, rules_of_header
+from shared.ingest.parse.web.facts import facts_of, rules_of_header
+from shared.ingest.parse.web.reading import hash_of
 
 _Facts = tuple[bool, bool, str | None, tuple[str, ...]]
 """Rules (index, follow), canonical address and links of a page of the web."""

@@ -28,12 +28,12 @@ from shared.domain.completeness import (
     Completeness,
     Loss,
 )
+from shared.domain.document_fields import MOST_KEY_BYTES
 from shared.domain.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse.document import PagesToRead, ParsedDocument
 from shared.ingest.parse.isolation.protocol import ParseReplyOutcome
 from shared.ingest.parse.scans.limits import MAX_ILLUSTRATION_BYTES
-from shared.sources.pages.reading.facts import MOST_LINKS, PageFacts, Rules
-from shared.sources.source import MOST_KEY_BYTES
+from shared.ingest.parse.web.facts import MOST_LINKS, PageFacts, Rules
 
 MAX_PART_BYTES = 2_000_000
 """The size of a part: the child starts another one after a million bytes, and no chunk has that many."""

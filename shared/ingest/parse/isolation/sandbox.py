@@ -45,8 +45,8 @@ from shared.ingest.parse.isolation.replies import (
 from shared.ingest.parse.scans.language_data import folder as data_folder
 from shared.ingest.parse.scans.language_data import lacking, lacking_packages
 from shared.ingest.parse.scans.limits import MAX_PAGE_CHARS, MAX_PAGES, PAGE_SECONDS
-from shared.sources.pages.extraction import WebPageReading, WebPageText
-from shared.sources.pages.reading.facts import PageFacts
+from shared.ingest.parse.web.facts import PageFacts
+from shared.ingest.parse.web.reading import WebPageReading, WebPageText
 
 T = TypeVar("T")
 MAX_NATIVE_FILES = 200

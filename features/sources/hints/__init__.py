@@ -1,0 +1,1 @@
+"""Hints: messages that entries of a source have changed."""

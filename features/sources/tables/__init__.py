@@ -1,0 +1,1 @@
+"""Tables as sources: files whose rows are documents."""

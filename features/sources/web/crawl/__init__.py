@@ -1,0 +1,1 @@
+"""A run over pages of the web, its state, and its memory."""

@@ -1,0 +1,1 @@
+"""Pages of the web: their addresses, and facts that a crawler needs."""

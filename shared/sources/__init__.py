@@ -1,1 +1,0 @@
-"""Sources: corpora outside foreask, such as a folder, a bucket or a site, which syncs list and read."""
