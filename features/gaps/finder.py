@@ -10,11 +10,10 @@ from uuid import UUID
 import numpy as np
 
 from features.gaps.grouping import MAX_QUESTIONS, group, min_cosine_of
-from features.gaps.ledger import Gaps, Leader, QuestionVector
+from features.gaps.ledger import GapQuestion, Gaps, Leader, QuestionVector
 from shared.domain.collections import Collection
 from shared.domain.errors import Refused
 from shared.domain.vectors import Vectors
-from shared.ledger.feedback.query_log import LoggedQuestion
 from shared.providers.embedding import pack
 from shared.query.retrieve.retriever import Retriever
 
@@ -37,7 +36,7 @@ class GapFinder:
         self._gaps = gaps
         self._busy = set[UUID]()
 
-    async def add(self, collection: Collection, asked: Sequence[LoggedQuestion]) -> bool:
+    async def add(self, collection: Collection, asked: Sequence[GapQuestion]) -> bool:
         """Add up to 500 unanswered questions to gaps; return whether anything changed.
 
         While another call of this process works on the collection, it does nothing, so that no question is paid twice.
@@ -59,7 +58,7 @@ class GapFinder:
         finally:
             self._busy.discard(collection.id)
 
-    async def carry(self, collection: Collection, asked: Sequence[LoggedQuestion], since: datetime) -> None:
+    async def carry(self, collection: Collection, asked: Sequence[GapQuestion], since: datetime) -> None:
         """Store gaps with newer queries of their questions, too, before the queries that store them expire.
 
         Args:
@@ -70,7 +69,7 @@ class GapFinder:
         if due := [question for question in asked if _is_due(question, since)]:
             await self._gaps.carry(collection, due)
 
-    async def _add(self, collection: Collection, questions: Sequence[LoggedQuestion]) -> bool:
+    async def _add(self, collection: Collection, questions: Sequence[GapQuestion]) -> bool:
         if not questions:
             return False
         chosen = questions[::-1][:_MOST_AT_ONCE]
@@ -160,13 +159,13 @@ class _Grouping:
         return [int(row) for row in assigned[len(leaders) :]]
 
 
-def ungrouped(asked: Sequence[LoggedQuestion]) -> list[LoggedQuestion]:
+def ungrouped(asked: Sequence[GapQuestion]) -> list[GapQuestion]:
     """Return the newest unanswered questions that are in no gap yet, most recently asked first."""
     unanswered = [question for question in asked if not question.answered][:MAX_QUESTIONS]
     return [question for question in unanswered if question.gap_id is None]
 
 
-def _is_due(question: LoggedQuestion, since: datetime) -> bool:
+def _is_due(question: GapQuestion, since: datetime) -> bool:
     """Return whether the newest query of a question should store its gap, too.
 
     That is once a day, and when the query that stores the gap expires within a day.

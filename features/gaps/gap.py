@@ -10,7 +10,7 @@ from typing import Literal
 from uuid import UUID
 
 from features.gaps.domain import GapState
-from shared.ledger.feedback.query_log import LoggedQuestion
+from features.gaps.ledger import GapQuestion
 
 StateName = Literal["open", "assigned", "resolved"]
 
@@ -27,7 +27,7 @@ class Gap:
     """
 
     id: UUID
-    questions: Sequence[LoggedQuestion]
+    questions: Sequence[GapQuestion]
     stored: GapState = GapState()
 
     @property
@@ -48,7 +48,7 @@ class Gap:
         return max(question.last_at for question in self.questions)
 
     @property
-    def nearest(self) -> list[LoggedQuestion]:
+    def nearest(self) -> list[GapQuestion]:
         """The questions that found a passage, best score first."""
         scored = [each for each in self.questions if each.best_score is not None and each.chunk_ids]
         return sorted(scored, key=lambda each: -(each.best_score or 0.0))
@@ -78,14 +78,14 @@ class Gap:
         return sum(start < at <= end for question in self.questions for at in question.asked_at)
 
 
-def gaps_of(asked: Sequence[LoggedQuestion], stored: Mapping[UUID, GapState]) -> list[Gap]:
+def gaps_of(asked: Sequence[GapQuestion], stored: Mapping[UUID, GapState]) -> list[Gap]:
     """Return the gaps of a collection's questions, most often asked first.
 
     Args:
         asked: questions, most recently asked first.
         stored: states of the gaps that have been assigned or resolved.
     """
-    members = defaultdict[UUID, list[LoggedQuestion]](list)
+    members = defaultdict[UUID, list[GapQuestion]](list)
     for question in asked:
         if question.gap_id is not None:
             members[question.gap_id].append(question)

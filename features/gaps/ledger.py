@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from datetime import datetime
 from uuid import UUID, uuid4
 
 from features.gaps.domain import GapState
@@ -28,6 +29,21 @@ ERASED_TABLES = (
     ErasedTable(name="gaps", of_tenant=SQL.erase_of_tenant, of_part=SQL.erase_of_part, under_name=SQL.count_under_name),
     ErasedTable(name="resolutions", of_part=SQL.erase_resolutions),
 )
+
+
+@dataclass(slots=True)
+class GapQuestion(LoggedQuestion):
+    """A question in the query log, with the gap that its queries store.
+
+    Args:
+        gap_id: the gap that the question belongs to; None if it was not added to one.
+        gap_query_id: the newest query that stores the gap; its last query may not store it yet.
+        gap_stored_at: time of that query.
+    """
+
+    gap_id: UUID | None = None
+    gap_query_id: UUID | None = None
+    gap_stored_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +77,13 @@ Grouper = Callable[[Sequence[bytes], Sequence[bytes]], Sequence[int]]
 class Gaps:
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    async def with_gaps(self, collection: Collection, asked: Sequence[LoggedQuestion]) -> list[GapQuestion]:
+        """Return questions of a collection with their gaps, in the same order."""
+        ids = [query_id for each in asked for query_id in each.query_ids]
+        rows = await self._database.rows(SQL.stored, {**_of(collection), "ids": ids})
+        gaps = {row["id"]: row["gap_id"] for row in rows}
+        return await asyncio.to_thread(lambda: [_with_gap(each, gaps) for each in asked])
 
     async def leaders(self, collection: Collection, limit: int) -> list[Leader]:
         """Return the leaders of a collection's gaps, at most `limit`, most recently asked first."""
@@ -111,7 +134,7 @@ class Gaps:
             await connection.execute(SQL.assign, {**of, "embedding": embedding, **parameters})
 
     @again_after_collision
-    async def carry(self, collection: Collection, asked: Sequence[LoggedQuestion]) -> None:
+    async def carry(self, collection: Collection, asked: Sequence[GapQuestion]) -> None:
         """Store the gaps of questions with their newest queries, too, because the older ones expire first."""
         parameters = {"ids": [each.id for each in asked], "older": [each.gap_query_id for each in asked]}
         async with self._database.begin() as connection:
@@ -176,6 +199,15 @@ class Gaps:
 
 def _of(collection: Collection) -> dict[str, str]:
     return {"tenant": collection.tenant, "name": collection.name}
+
+
+def _with_gap(asked: LoggedQuestion, gaps: Mapping[UUID, UUID]) -> GapQuestion:
+    question = GapQuestion(**{each.name: getattr(asked, each.name) for each in fields(asked)})
+    for query_id, asked_at in zip(asked.query_ids, asked.asked_at, strict=True):
+        if query_id in gaps:
+            question.gap_id, question.gap_query_id, question.gap_stored_at = gaps[query_id], query_id, asked_at
+            break
+    return question
 
 
 def _assignments(questions: Sequence[QuestionVector], gaps: Sequence[UUID]) -> dict[str, object]:

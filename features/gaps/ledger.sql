@@ -19,6 +19,10 @@ ORDER BY last_at DESC, gap_id LIMIT :limit
 -- Wait until no other process adds questions to the gaps of a collection.
 SELECT pg_advisory_xact_lock(hashtextextended('gaps:' || CAST(:tenant AS text) || '/' || CAST(:name AS text), 0))
 
+-- name: stored
+-- Read the gaps that some queries store.
+SELECT q.id, q.gap_id FROM queries q WHERE q.id = ANY(CAST(:ids AS uuid[])) AND {of_collection} AND q.gap_id IS NOT NULL
+
 -- name: ungrouped
 -- Find the queries of some that are in no gap yet.
 SELECT q.id FROM queries q WHERE q.id = ANY(CAST(:ids AS uuid[])) AND {of_collection} AND q.gap_id IS NULL

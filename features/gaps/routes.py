@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from features.gaps.finder import GapFinder, ungrouped
 from features.gaps.gap import WEEK, Gap, StateName, gaps_of, order_of
-from features.gaps.ledger import Gaps
+from features.gaps.ledger import GapQuestion, Gaps
 from features.gaps.schemas import (
     GapChange,
     GapCounts,
@@ -37,7 +37,7 @@ from shared.http.replies import JsonReply
 from shared.http.schemas.common import CollectionName
 from shared.http.state import QueryBudgetsDep, ServicesDep, made_by
 from shared.http.strict_route import StrictRoute
-from shared.ledger.feedback.query_log import LoggedQuestion, QueryLog
+from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.model.collections import Collections
 from shared.services.api import ApiServices
 
@@ -158,20 +158,25 @@ async def _read(
     if not days:
         return _Found([])
     oldest = datetime.now(UTC) - timedelta(days=days)
-    asked = await services.ledger[QueryLog].asked(collection.tenant, collection.name, oldest)
+    asked = await _asked(collection, services, oldest)
     delayed_by: str | None = None
     await finder.carry(collection, asked, oldest)
     if caller is not None:
         changed, delayed_by = await _add(collection, asked, finder, *caller)
         if changed:
-            asked = await services.ledger[QueryLog].asked(collection.tenant, collection.name, oldest)
+            asked = await _asked(collection, services, oldest)
     stored = await services.ledger[Gaps].states(collection)
     return _Found(gaps_of(asked, stored), len(ungrouped(asked)), delayed_by)
 
 
+async def _asked(collection: Collection, services: ApiServices, since: datetime) -> list[GapQuestion]:
+    asked = await services.ledger[QueryLog].asked(collection.tenant, collection.name, since)
+    return await services.ledger[Gaps].with_gaps(collection, asked)
+
+
 async def _add(
     collection: Collection,
-    asked: Sequence[LoggedQuestion],
+    asked: Sequence[GapQuestion],
     finder: GapFinder,
     caller: Caller,
     query_budgets: QueryBudgets,

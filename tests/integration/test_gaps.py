@@ -158,7 +158,8 @@ async def test_concurrent_requests_pay_and_group_once(client, services, collecti
 )
 async def test_concurrent_processes_make_no_gap_twice(client, services, collection, provider):
     await ask(services, collection, *DOGS)
-    asked = await services.ledger[QueryLog].asked("default", "default", collection.created_at)
+    logged = await services.ledger[QueryLog].asked("default", "default", collection.created_at)
+    asked = await services.ledger[Gaps].with_gaps(collection, logged)
     await services.retriever.question_vectors(DOGS, collection)  # remembered, so that all start their transactions
 
     finders = [GapFinder(services.retriever, services.ledger[Gaps]) for _ in asked]

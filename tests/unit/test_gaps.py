@@ -7,7 +7,7 @@ import pytest
 
 from features.gaps.domain import GapState
 from features.gaps.gap import WEEK, Gap, gaps_of
-from shared.ledger.feedback.query_log import LoggedQuestion
+from features.gaps.ledger import GapQuestion
 
 NOW = datetime(2026, 10, 20, 12, tzinfo=UTC)
 DOCUMENT = UUID(int=7)
@@ -15,13 +15,11 @@ DOCUMENT = UUID(int=7)
 
 def asked(
     question: str = "Who?", *ages: float, found: bool = False, helpful: bool | None = None, gap_id: UUID | None = None
-) -> LoggedQuestion:
+) -> GapQuestion:
     """Return a question that was asked so many days ago, newest first."""
     times = [NOW - timedelta(days=age) for age in ages or (1,)]
     at = None if helpful is None else times[-1]
-    return LoggedQuestion(
-        uuid4(), question, [], None, found, helpful, None, gap_id=gap_id, helpful_at=at, asked_at=times
-    )
+    return GapQuestion(uuid4(), question, [], None, found, helpful, None, gap_id=gap_id, helpful_at=at, asked_at=times)
 
 
 def resolved(days_ago: float, assigned_to: str | None = None) -> GapState:
@@ -46,7 +44,7 @@ def resolved(days_ago: float, assigned_to: str | None = None) -> GapState:
         ([asked("Who?", 1, found=True), asked("Who else?", 1)], GapState(), "open"),
     ],
 )
-def test_state_follows_answers_and_resolution(questions: list[LoggedQuestion], stored: GapState, state: str) -> None:
+def test_state_follows_answers_and_resolution(questions: list[GapQuestion], stored: GapState, state: str) -> None:
     assert Gap(uuid4(), questions, stored).state == state
 
 

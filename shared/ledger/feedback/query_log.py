@@ -48,10 +48,8 @@ class LoggedQuestion:
         helpful: newest feedback on any of its queries; None if there is none.
         helpful_at: time of the query with this feedback.
         helpful_chunk_id: chunk of this feedback if it is positive.
-        gap_id: the gap that the question belongs to; None if it was not added to one.
-        gap_query_id: the newest query that stores the gap; its last query may not store it yet.
-        gap_stored_at: time of that query.
-        asked_at: times of its queries, newest first.
+        query_ids: ids of its queries, newest first.
+        asked_at: times of these queries.
     """
 
     id: UUID
@@ -61,10 +59,8 @@ class LoggedQuestion:
     found: bool
     helpful: bool | None
     helpful_chunk_id: UUID | None
-    gap_id: UUID | None = None
-    gap_query_id: UUID | None = None
-    gap_stored_at: datetime | None = None
     helpful_at: datetime | None = None
+    query_ids: list[UUID] = field(default_factory=list)
     asked_at: list[datetime] = field(default_factory=list)
 
     @property
@@ -168,7 +164,6 @@ def _distinct(rows: Sequence[Row[Any]]) -> list[LoggedQuestion]:
             )
         if last.helpful is None and row.helpful is not None:
             last.helpful, last.helpful_at, last.helpful_chunk_id = row.helpful, row.created_at, row.helpful_chunk_id
+        last.query_ids.append(row.id)
         last.asked_at.append(row.created_at)
-        if last.gap_id is None and row.gap_id is not None:
-            last.gap_id, last.gap_query_id, last.gap_stored_at = row.gap_id, row.id, row.created_at
     return list(asked.values())

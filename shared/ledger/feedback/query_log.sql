@@ -23,8 +23,8 @@ UPDATE queries SET answer_sha256 = :digest FROM soon WHERE id = :id
 -- name: newest
 -- Read the newest queries of a collection, with all its builds; with a chunk, only queries for which it was
 -- the first result.
-SELECT id, question, chunk_ids, best_score, found, helpful, helpful_chunk_id, created_at, gap_id FROM (
-    SELECT id, question, chunk_ids, best_score, found, helpful, helpful_chunk_id, created_at, gap_id FROM queries
+SELECT id, question, chunk_ids, best_score, found, helpful, helpful_chunk_id, created_at FROM (
+    SELECT id, question, chunk_ids, best_score, found, helpful, helpful_chunk_id, created_at FROM queries
     WHERE collection_id IN (SELECT id FROM collections WHERE tenant = :tenant AND name = :name)
       AND tenant = :tenant AND created_at >= CAST(:since AS timestamptz)
     ORDER BY created_at DESC, id DESC LIMIT :limit) read
