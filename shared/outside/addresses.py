@@ -17,7 +17,7 @@ MAX_URL_CHARS = 2_000
 
 _RESOLVE_SECONDS = 5
 # An unresponsive name server blocks these threads only, and no other work of the process. It blocks a lookup for up to
-# 30 s, which is six rounds of deliveries to 20 webhooks.
+# 30 s.
 _RESOLVERS = ThreadPoolExecutor(128, thread_name_prefix="resolve")
 # Running lookups: messages to a host share one, so that a slow host occupies one thread.
 _RUNNING: dict[tuple[str, int], Future[list[str]]] = {}
@@ -26,7 +26,7 @@ _PORTS = {"http": 80, "https": 443}
 # addresses are outside it, as are multicast and segment routing.
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 # The networks of IANA's special-purpose registries, except IPv6 networks outside 2000::/3. The tables include globally
-# reachable networks of anycast services, which neither receive webhooks nor serve pages. `is_global` is not used,
+# reachable networks of anycast services, which neither receive messages nor serve pages. `is_global` is not used,
 # because its result depends on the release of Python.
 _SPECIAL_IPV4 = {
     "0.0.0.0/8": "this network",
@@ -96,7 +96,7 @@ class Purpose:
     """The use of an address, for messages.
 
     Args:
-        name: such as "a webhook".
+        name: such as "a page".
         example: an address of the right form.
         credentials: remedy for an address with a user name or password, as a clause.
         setting: variable that allows private addresses.
