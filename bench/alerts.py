@@ -431,8 +431,8 @@ def show_scrapes(prometheus: Prometheus, ports: dict[str, int], since: float) ->
     window, answered = f"[{time.time() - since:.0f}s]", []
     for name, port in ports.items():
         up = f'up{{instance="127.0.0.1:{port}"}}{window}'
-        of, good = (prometheus.number(f"{function}_over_time({up})") for function in ("count", "sum"))
-        answered.append(f"{name} {good:.0f} of {of:.0f}")
+        scrapes, good = (prometheus.number(f"{function}_over_time({up})") for function in ("count", "sum"))
+        answered.append(f"{name} {good:.0f} of {scrapes:.0f}")
     print(f"scrapes: {', '.join(answered)}", flush=True)
 
 

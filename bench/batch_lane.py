@@ -234,8 +234,8 @@ class Load:
         async with self.services.database.begin() as connection:
             return (await connection.exec_driver_sql(statement)).all()
 
-    async def number(self, of: str, table: str) -> int:
-        ((number,),) = await self._rows(f"SELECT {of} FROM {table}")
+    async def number(self, expression: str, table: str) -> int:
+        ((number,),) = await self._rows(f"SELECT {expression} FROM {table}")
         return int(number)
 
 

@@ -88,15 +88,15 @@ def of_qdrant(language: str | None) -> qdrant_edge.Bm25:
         return qdrant_edge.Bm25(qdrant_edge.Bm25Config(**config))
 
 
-def quality(of: LabelledCorpus, texts: PostingLists, cut: Callable[[str], Terms]) -> float:
-    rankings = {query: texts.best(cut(text)) for query, text in of.queries.items()}
-    measured = scores(of.judgements, rankings)["ndcg@10"]
+def quality(corpus: LabelledCorpus, texts: PostingLists, cut: Callable[[str], Terms]) -> float:
+    rankings = {query: texts.best(cut(text)) for query, text in corpus.queries.items()}
+    measured = scores(corpus.judgements, rankings)["ndcg@10"]
     return sum(measured.values()) / len(measured)
 
 
-def contents_of(of: LabelledCorpus) -> dict[str, ChunkContent]:
-    found = [with_languages([ChunkContent.whole(passage.text)])[0] for passage in of.passages]
-    return {passage.id: content for passage, content in zip(of.passages, found, strict=True)}
+def contents_of(corpus: LabelledCorpus) -> dict[str, ChunkContent]:
+    found = [with_languages([ChunkContent.whole(passage.text)])[0] for passage in corpus.passages]
+    return {passage.id: content for passage, content in zip(corpus.passages, found, strict=True)}
 
 
 def weights_of(text: str, languages: Sequence[str]) -> Terms:
@@ -109,7 +109,7 @@ def terms_of(content: ChunkContent) -> Terms:
     return dict(zip(vector.indices, vector.values, strict=True))
 
 
-def measure(of: LabelledCorpus, contents: Mapping[str, ChunkContent]) -> tuple[float, float, float]:
+def measure(corpus: LabelledCorpus, contents: Mapping[str, ChunkContent]) -> tuple[float, float, float]:
     spoken = Counter(content.language for content in contents.values())
     engine = of_qdrant(spoken.most_common(1)[0][0])
     before, qdrant, now = PostingLists(), PostingLists(), PostingLists()
@@ -120,23 +120,23 @@ def measure(of: LabelledCorpus, contents: Mapping[str, ChunkContent]) -> tuple[f
         now.add(name, terms_of(content))
     languages = sorted(language for language in spoken if language)
     return (
-        quality(of, before, lambda text: dict.fromkeys(terms_before(text), 1.0)),
-        quality(of, qdrant, lambda text: dict.fromkeys(engine.embed_query(text).indices, 1.0)),
-        quality(of, now, lambda text: weights_of(text, languages)),
+        quality(corpus, before, lambda text: dict.fromkeys(terms_before(text), 1.0)),
+        quality(corpus, qdrant, lambda text: dict.fromkeys(engine.embed_query(text).indices, 1.0)),
+        quality(corpus, now, lambda text: weights_of(text, languages)),
     )
 
 
 def together(sets: Sequence[LabelledCorpus], contents: Sequence[Mapping[str, ChunkContent]]) -> list[float]:
     texts = PostingLists()
-    for of, found in zip(sets, contents, strict=True):
+    for corpus, found in zip(sets, contents, strict=True):
         for name, content in found.items():
-            texts.add(f"{of.name}/{name}", terms_of(content))
+            texts.add(f"{corpus.name}/{name}", terms_of(content))
     languages = sorted({c.language for found in contents for c in found.values() if c.language})
     values = []
-    for of in sets:
-        prefix = f"{of.name}/"
-        judged = {q: {prefix + p: score for p, score in of_query.items()} for q, of_query in of.judgements.items()}
-        rankings = {q: texts.best(weights_of(text, languages)) for q, text in of.queries.items()}
+    for corpus in sets:
+        prefix = f"{corpus.name}/"
+        judged = {q: {prefix + p: score for p, score in of_query.items()} for q, of_query in corpus.judgements.items()}
+        rankings = {q: texts.best(weights_of(text, languages)) for q, text in corpus.queries.items()}
         measured = scores(judged, rankings)["ndcg@10"]
         values.append(sum(measured.values()) / len(measured))
     return values
@@ -150,12 +150,12 @@ def main() -> None:
     contents = list(map(contents_of, sets))
     mixed = together(sets, contents)
     print(f"{'':16} {'passages':>8} {'questions':>9} {'before':>7} {'Qdrant':>7} {'now':>6} {'together':>8}  languages")
-    for of, found, in_all in zip(sets, contents, mixed, strict=True):
-        before, qdrant, now = measure(of, found)
+    for corpus, found, in_all in zip(sets, contents, mixed, strict=True):
+        before, qdrant, now = measure(corpus, found)
         spoken = Counter(content.language or "?" for content in found.values())
         listed = ", ".join(f"{language} {n}" for language, n in spoken.most_common(4))
-        sizes = f"{len(of.passages):8} {len(of.queries):9}"
-        print(f"{of.name:16} {sizes} {before:7.3f} {qdrant:7.3f} {now:6.3f} {in_all:8.3f}  {listed}", flush=True)
+        sizes = f"{len(corpus.passages):8} {len(corpus.queries):9}"
+        print(f"{corpus.name:16} {sizes} {before:7.3f} {qdrant:7.3f} {now:6.3f} {in_all:8.3f}  {listed}", flush=True)
 
 
 if __name__ == "__main__":

@@ -146,11 +146,11 @@ def best(channel: Channel, scores: Vectors, points: Sequence[str], full: float =
 class Searched:
     """A set as the product searches it, without an engine."""
 
-    def __init__(self, of: QuestionSet, texts: Vectors, questions: Vectors) -> None:
+    def __init__(self, question_set: QuestionSet, texts: Vectors, questions: Vectors) -> None:
         self._texts, self._questions = texts, questions
-        self._owners = np.array([index for index, _ in of.questions], dtype=int)
-        self._points = [chunk_point_id(UUID(chunk), 1) for chunk in of.ids]
-        self._words = words_of(tuple(of.ids), tuple(of.passages))
+        self._owners = np.array([index for index, _ in question_set.questions], dtype=int)
+        self._points = [chunk_point_id(UUID(chunk), 1) for chunk in question_set.ids]
+        self._words = words_of(tuple(question_set.ids), tuple(question_set.passages))
 
     def found(self, queries: Sequence[str], vectors: Vectors, without: Sequence[int] | None = None) -> Founds:
         return [
@@ -173,30 +173,35 @@ class Searched:
 
 
 def measure(folder: Path, share: int, model: MiniLM) -> None:
-    of = read(folder, share)
-    plain = [model.embed(texts)[0] for texts in (of.texts, [q for _, q in of.questions], of.queries)]
+    question_set = read(folder, share)
+    plain = [
+        model.embed(texts)[0]
+        for texts in (question_set.texts, [q for _, q in question_set.questions], question_set.queries)
+    ]
     for baseline in BASELINES:
         texts, questions, queries = (with_baseline(vectors, baseline) for vectors in plain)
-        chosen = np.random.default_rng(7).permutation(len(of.questions))[:HELD_OUT]
-        owners = [of.questions[number][0] for number in chosen]
+        chosen = np.random.default_rng(7).permutation(len(question_set.questions))[:HELD_OUT]
+        owners = [question_set.questions[number][0] for number in chosen]
         measured = measure_baseline(questions[chosen], texts[owners])
-        searched = Searched(of, texts, questions)
-        found = searched.found(of.queries, queries)
+        searched = Searched(question_set, texts, questions)
+        found = searched.found(question_set.queries, queries)
         moved = [rescale(hits, measured) for hits in found]
-        equal, ours = (ndcg(hits, of.relevant, [EQUAL]).mean() for hits in (found, moved))
+        equal, ours = (ndcg(hits, question_set.relevant, [EQUAL]).mean() for hits in (found, moved))
         name = f"{folder.name}, {share} % replaced, baseline similarity {measured.similarity:.3f}"
         line = f"{name}: equal {equal:.4f}, moved {ours - equal:+.4f}"
         if not baseline:
-            held_out_questions = [of.questions[number][1] for number in chosen]
+            held_out_questions = [question_set.questions[number][1] for number in chosen]
             held_out = searched.found(held_out_questions, questions[chosen], list(chosen))
-            line += gain_text(held_out, [{of.ids[index]} for index in owners], found, of.relevant, equal)
+            line += gain_text(
+                held_out, [{question_set.ids[index]} for index in owners], found, question_set.relevant, equal
+            )
         print(line, flush=True)
 
 
 def gain_text(held_out: Founds, own: list[set[str]], found: Founds, relevant: list[set[str]], equal: float) -> str:
     """Return the gains on users' questions by weights that are chosen on held-out questions."""
     values = dict(zip(candidates(), ndcg(held_out, own, candidates()), strict=True))
-    bounds = {weights: lower_bound(of - values[EQUAL]) for weights, of in values.items()}
+    bounds = {weights: lower_bound(measured - values[EQUAL]) for weights, measured in values.items()}
     best = max(values, key=lambda weights: values[weights].mean())
     sure = max(bounds, key=bounds.__getitem__)
     gains = {w: ndcg(found, relevant, [w]).mean() - equal for w in {best, sure, EQUAL}}

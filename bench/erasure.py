@@ -123,7 +123,7 @@ async def add_document(database: Database, collection: Collection) -> tuple[UUID
     return document.document.id, chunk
 
 
-async def fill(database: Database, rows: int, of: dict[str, object]) -> None:
+async def fill(database: Database, rows: int, values: dict[str, object]) -> None:
     async with database.begin() as connection:
         indexes = (await connection.execute(_INDEXES)).all()
         for name, _ in indexes:
@@ -131,7 +131,7 @@ async def fill(database: Database, rows: int, of: dict[str, object]) -> None:
     for statement in (_QUERIES, _COMPLETIONS, _CONTENTS):
         for first in range(1, rows + 1, _PART):
             part = {"first": first, "last": min(rows, first + _PART - 1)}
-            named = {name: of[name] for name in statement.compile().params.keys() & of.keys()}
+            named = {name: values[name] for name in statement.compile().params.keys() & values.keys()}
             async with database.begin() as connection:
                 await connection.execute(statement, part | named)
     async with database.begin() as connection:

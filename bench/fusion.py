@@ -55,7 +55,7 @@ class CachedEmbedding:
     cache: EvaluationCache
     model: MiniLM
 
-    def of(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str]) -> Vectors:
         """Return vectors of shape `(len(texts), dimensions)`; row i belongs to text i."""
         if not texts:
             return np.empty((0, DIMENSIONS), dtype=np.float32)
@@ -74,41 +74,43 @@ class Condition:
 
     name: str
     share: int = 0
-    changes: tuple[Change, ...] = (lambda of: of,)
+    changes: tuple[Change, ...] = (lambda question_set: question_set,)
     baseline: float = 0.0
 
 
-def covered(of: QuestionSet, share: int, seed: int) -> QuestionSet:
-    owners = sorted({index for index, _ in of.questions})
+def covered(question_set: QuestionSet, share: int, seed: int) -> QuestionSet:
+    owners = sorted({index for index, _ in question_set.questions})
     chosen = set(random.Random(seed).sample(owners, round(len(owners) * share / 100)))
-    return replace(of, questions=[(index, question) for index, question in of.questions if index in chosen])
+    return replace(
+        question_set, questions=[(index, question) for index, question in question_set.questions if index in chosen]
+    )
 
 
-def moved(of: QuestionSet, seed: int) -> QuestionSet:
+def moved(question_set: QuestionSet, seed: int) -> QuestionSet:
     """Return the set with half of the questions at random passages."""
     chance = random.Random(seed)
-    indexes = range(len(of.texts))
-    questions = [(chance.choice(indexes) if chance.random() < 0.5 else index, q) for index, q in of.questions]
-    return replace(of, questions=questions)
+    indexes = range(len(question_set.texts))
+    questions = [(chance.choice(indexes) if chance.random() < 0.5 else index, q) for index, q in question_set.questions]
+    return replace(question_set, questions=questions)
 
 
-def close(of: QuestionSet) -> QuestionSet:
+def close(question_set: QuestionSet) -> QuestionSet:
     chance = random.Random(SEEDS[0])
-    index_of = {chunk: index for index, chunk in enumerate(of.ids)}
+    index_of = {chunk: index for index, chunk in enumerate(question_set.ids)}
     questions = []
-    for query, relevant in zip(of.queries, of.relevant, strict=True):
+    for query, relevant in zip(question_set.queries, question_set.relevant, strict=True):
         left = [word for word in query.split() if chance.random() > 1 / 3] or [query]
         questions.append((index_of[min(relevant)], " ".join(left)))
-    return replace(of, questions=questions)
+    return replace(question_set, questions=questions)
 
 
-def conditions(of: QuestionSet) -> Iterator[Condition]:
+def conditions(question_set: QuestionSet) -> Iterator[Condition]:
     yield Condition("as it is")
     yield from (Condition(f"{share} % of words replaced", share) for share in REPLACED)
     yield from (Condition(f"baseline {baseline}", baseline=baseline) for baseline in BASELINES)
     yield Condition("close", changes=(close,))
     yield Condition("close, 60 % replaced", 60, (close,))
-    if not of.questions:
+    if not question_set.questions:
         return
     for share in COVERED:
         yield Condition(f"{share} % covered", changes=drawn(covered, share=share))
@@ -123,19 +125,19 @@ def drawn(change: Callable[..., QuestionSet], **more: int) -> tuple[Change, ...]
     return tuple(partial(change, seed=seed, **more) for seed in SEEDS)
 
 
-def found_in(of: QuestionSet, baseline: float, embedding: CachedEmbedding) -> Founds:
+def found_in(question_set: QuestionSet, baseline: float, embedding: CachedEmbedding) -> Founds:
     """Return the hits of each channel for each question, with scores as in a calibrated collection."""
-    inputs = (of.texts, [question for _, question in of.questions], of.queries)
-    texts, questions, queries = (with_baseline(embedding.of(part), baseline) for part in inputs)
-    found = Searched(of, texts, questions).found(of.queries, queries)
-    measured = baseline_of(of, texts, questions)
+    inputs = (question_set.texts, [question for _, question in question_set.questions], question_set.queries)
+    texts, questions, queries = (with_baseline(embedding.embed(part), baseline) for part in inputs)
+    found = Searched(question_set, texts, questions).found(question_set.queries, queries)
+    measured = baseline_of(question_set, texts, questions)
     return [rescale(hits, measured) for hits in found]
 
 
-def baseline_of(of: QuestionSet, texts: Vectors, questions: Vectors) -> Baseline:
+def baseline_of(question_set: QuestionSet, texts: Vectors, questions: Vectors) -> Baseline:
     """Return the baseline as a collection measures it: by questions of distinct passages, or only by texts."""
     chance = np.random.default_rng(7)
-    by_index = {index: number for number, (index, _) in enumerate(of.questions)}
+    by_index = {index: number for number, (index, _) in enumerate(question_set.questions)}
     if len(by_index) < MIN_PAIRS:
         sample = texts[chance.permutation(len(texts))[:MAX_PAIRS]]
         return measure_baseline(sample, sample)
@@ -162,16 +164,16 @@ def alone(found: Founds, channel: Channel) -> Iterator[list[str]]:
         yield list(channels[channel].scores)
 
 
-def measure(of: QuestionSet, condition: Condition, embedding: CachedEmbedding) -> dict[str, Values]:
+def measure(question_set: QuestionSet, condition: Condition, embedding: CachedEmbedding) -> dict[str, Values]:
     """Return nDCG@10 of each question by fusion or channel, the mean over the draws."""
     drawn_values: list[dict[str, Values]] = []
     for change in condition.changes:
-        found = found_in(change(of), condition.baseline, embedding)
+        found = found_in(change(question_set), condition.baseline, embedding)
         values = {
-            "mean": graded(fused(found, "mean"), of.relevant),
-            "scores": graded(fused(found, "scores"), of.relevant),
+            "mean": graded(fused(found, "mean"), question_set.relevant),
+            "scores": graded(fused(found, "scores"), question_set.relevant),
         }
-        values |= {channel: graded(alone(found, channel), of.relevant) for channel in CHANNELS}
+        values |= {channel: graded(alone(found, channel), question_set.relevant) for channel in CHANNELS}
         drawn_values.append(values)
     return {name: np.mean([values[name] for values in drawn_values], axis=0) for name in drawn_values[0]}
 
@@ -188,10 +190,10 @@ def print_condition(name: str, condition: str, values: dict[str, Values]) -> flo
     return difference.mean
 
 
-def print_weights(name: str, of: QuestionSet, embedding: CachedEmbedding) -> None:
+def print_weights(name: str, question_set: QuestionSet, embedding: CachedEmbedding) -> None:
     """Print the gain on the other questions by weights that some questions choose, as calibration does."""
     tried = candidates()
-    equal, *others = ndcg(found_in(of, 0.0, embedding), of.relevant, [EQUAL, *tried])
+    equal, *others = ndcg(found_in(question_set, 0.0, embedding), question_set.relevant, [EQUAL, *tried])
     differences = np.array(others) - equal
     chance = np.random.default_rng(7)
     for count in (30, 60):
@@ -206,23 +208,23 @@ def print_weights(name: str, of: QuestionSet, embedding: CachedEmbedding) -> Non
             print(f"{name:16} weights by {count} questions: {np.mean(gains):+.4f}, draws {low:+.4f} to {high:+.4f}")
 
 
-def print_titles(name: str, of: QuestionSet, embedding: CachedEmbedding) -> None:
+def print_titles(name: str, question_set: QuestionSet, embedding: CachedEmbedding) -> None:
     """Print the gain if BM25 reads titles, or if they are embedded with the texts or with the questions."""
-    untitled = replace(of, titles=[""] * len(of.titles))
-    titled = [(index, f"{of.titles[index]}: {question}") for index, question in of.questions]
+    untitled = replace(question_set, titles=[""] * len(question_set.titles))
+    titled = [(index, f"{question_set.titles[index]}: {question}") for index, question in question_set.questions]
     variants = {
         "no titles": untitled,
-        "in bm25": of,
-        "in text": replace(untitled, texts=of.passages),
-        "in bm25 and text": replace(of, texts=of.passages, titles=[""] * len(of.titles)),
-        "in bm25 and questions": replace(of, questions=titled),
+        "in bm25": question_set,
+        "in text": replace(untitled, texts=question_set.passages),
+        "in bm25 and text": replace(question_set, texts=question_set.passages, titles=[""] * len(question_set.titles)),
+        "in bm25 and questions": replace(question_set, questions=titled),
     }
     before: Values | None = None
     for variant, changed in variants.items():
         words = untitled if variant == "in text" else changed
         found = embedded_apart(changed, words, embedding)
-        values = {channel: graded(alone(found, channel), of.relevant).mean() for channel in CHANNELS}
-        default = graded(fused(found, "scores"), of.relevant)
+        values = {channel: graded(alone(found, channel), question_set.relevant).mean() for channel in CHANNELS}
+        default = graded(fused(found, "scores"), question_set.relevant)
         before = default if before is None else before
         gain = interval(default - before)
         listed = ", ".join(f"{channel} {value:.4f}" for channel, value in values.items())
@@ -233,11 +235,13 @@ def print_titles(name: str, of: QuestionSet, embedding: CachedEmbedding) -> None
         )
 
 
-def embedded_apart(of: QuestionSet, words: QuestionSet, embedding: CachedEmbedding) -> Founds:
+def embedded_apart(question_set: QuestionSet, words: QuestionSet, embedding: CachedEmbedding) -> Founds:
     """Search the vectors of one set's texts and questions, and the words of another's."""
-    questions = embedding.of([question for _, question in of.questions])
-    searched = Searched(replace(words, questions=of.questions), embedding.of(of.texts), questions)
-    return searched.found(of.queries, embedding.of(of.queries))
+    questions = embedding.embed([question for _, question in question_set.questions])
+    searched = Searched(
+        replace(words, questions=question_set.questions), embedding.embed(question_set.texts), questions
+    )
+    return searched.found(question_set.queries, embedding.embed(question_set.queries))
 
 
 def main() -> None:
@@ -261,10 +265,10 @@ def main() -> None:
         for name, each in gains.items():
             print(f"{'all':16} {name:30} {np.mean(each):+.4f}, worst {min(each):+.4f}, best {max(each):+.4f}")
         for name, folder in sets.items() if not arguments.only else ():
-            of = read(folder, 0)
-            print_weights(name, of, embedding)
-            if any(of.titles):
-                print_titles(name, of, embedding)
+            question_set = read(folder, 0)
+            print_weights(name, question_set, embedding)
+            if any(question_set.titles):
+                print_titles(name, question_set, embedding)
 
 
 if __name__ == "__main__":

@@ -179,10 +179,10 @@ def passed(questions: Sequence[str], content: ChunkContent) -> list[str]:
     return [question.text for question in filter_by_text(questions, content) if question.passed]
 
 
-def scripted(of: QuestionSet) -> Complete:
+def scripted(question_set: QuestionSet) -> Complete:
     """Return a model that replies with the set's questions for each chunk."""
     perfect: dict[int, list[str]] = {}
-    for index, question in of.questions:
+    for index, question in question_set.questions:
         perfect.setdefault(index, []).append(question)
 
     async def complete(contents: Sequence[ChunkContent], indexes: Sequence[int]) -> Completion:
@@ -199,7 +199,7 @@ def scripted(of: QuestionSet) -> Complete:
 class Chunks:
     """The chosen chunks of a set, with their vectors."""
 
-    of: QuestionSet
+    question_set: QuestionSet
     chosen: Sequence[int]
     embedder: MiniLM
     vectors: Vectors
@@ -234,8 +234,12 @@ class Chunks:
         """Return the mean reciprocal rank of users' questions; 0 if their chunk has no questions."""
         if not kept:
             return 0.0
-        ids = {self.of.ids[index]: row for row, index in enumerate(self.chosen)}
-        asked = [(q, ids.keys() & r) for q, r in zip(self.of.queries, self.of.relevant, strict=True) if ids.keys() & r]
+        ids = {self.question_set.ids[index]: row for row, index in enumerate(self.chosen)}
+        asked = [
+            (q, ids.keys() & r)
+            for q, r in zip(self.question_set.queries, self.question_set.relevant, strict=True)
+            if ids.keys() & r
+        ]
         similar = self._embed(query for query, _ in asked) @ self._embed(question for _, question in kept).T
         best = np.full((len(asked), len(self.chosen)), -1.0)
         position = {index: row for row, index in enumerate(self.chosen)}
@@ -251,9 +255,9 @@ class Chunks:
         return self.embedder.embed(list(texts))[0]
 
 
-def chosen_of(of: QuestionSet, count: int) -> list[int]:
+def chosen_of(question_set: QuestionSet, count: int) -> list[int]:
     """Return the indexes of the chunks of random documents, all with questions if the set has any."""
-    with_questions = sorted({index for index, _ in of.questions}) or list(range(len(of.ids)))
+    with_questions = sorted({index for index, _ in question_set.questions}) or list(range(len(question_set.ids)))
     documents = sorted({index // _OF_DOCUMENT for index in with_questions})
     random.Random(5).shuffle(documents)
     order = {document: rank for rank, document in enumerate(documents)}
@@ -261,18 +265,21 @@ def chosen_of(of: QuestionSet, count: int) -> list[int]:
 
 
 async def measure(folder: Path, count: int, sizes: Sequence[int], url: str | None, *, embedded: bool) -> None:
-    of = read(folder, 0)
-    chosen = chosen_of(of, count)
-    contents = [ChunkContent.whole(text, title or None) for text, title in zip(of.texts, of.titles, strict=True)]
+    question_set = read(folder, 0)
+    chosen = chosen_of(question_set, count)
+    contents = [
+        ChunkContent.whole(text, title or None)
+        for text, title in zip(question_set.texts, question_set.titles, strict=True)
+    ]
     embedder = MiniLM()
-    chunks = Chunks(of, chosen, embedder, embedder.embed([contents[index].text for index in chosen])[0])
+    chunks = Chunks(question_set, chosen, embedder, embedder.embed([contents[index].text for index in chosen])[0])
     replies = "the embedded model" if embedded else "a scripted model"
     print(f"{folder.name}, {len(chosen)} of {len(contents)} chunks, {replies}")
     print(f"{'size':>5} {'input':>7} {'reply':>7} {'malformed':>10} {'asked':>7} {'kept':>6} {'own':>7} {'other':>7}"
           f" {'MRR':>7} {'s':>6}", flush=True)  # fmt: skip
     if not embedded:
         for size in sizes:
-            chunks.print_row(size, await generate_all(scripted(of), contents, chosen, size))
+            chunks.print_row(size, await generate_all(scripted(question_set), contents, chosen, size))
         return
     async with model(url) as chat:
         for size in sizes:

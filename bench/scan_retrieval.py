@@ -54,35 +54,35 @@ def _read(lines: Sequence[str], language: str, condition: str) -> str:
         return ""
 
 
-def of_keywords(of: LabelledCorpus) -> float:
-    contents = contents_of(of)
+def of_keywords(corpus: LabelledCorpus) -> float:
+    contents = contents_of(corpus)
     texts = PostingLists()
     for name, content in contents.items():
         texts.add(name, terms_of(content))
     languages = sorted({content.language for content in contents.values() if content.language})
-    return quality(of, texts, lambda text: weights_of(text, languages))
+    return quality(corpus, texts, lambda text: weights_of(text, languages))
 
 
-def of_vectors(of: LabelledCorpus, model: MiniLM) -> float:
-    names = [passage.id for passage in of.passages]
-    passages, _ = model.embed([passage.text for passage in of.passages])
-    queries, _ = model.embed([*of.queries.values()])
+def of_vectors(corpus: LabelledCorpus, model: MiniLM) -> float:
+    names = [passage.id for passage in corpus.passages]
+    passages, _ = model.embed([passage.text for passage in corpus.passages])
+    queries, _ = model.embed([*corpus.queries.values()])
     nearest = np.argsort(-(queries @ passages.T), axis=1, kind="stable")[:, :_DEPTH]
-    rankings = {query: [names[row] for row in rows] for query, rows in zip(of.queries, nearest, strict=True)}
-    measured = scores(of.judgements, rankings)["ndcg@10"]
+    rankings = {query: [names[row] for row in rows] for query, rows in zip(corpus.queries, nearest, strict=True)}
+    measured = scores(corpus.judgements, rankings)["ndcg@10"]
     return sum(measured.values()) / len(measured)
 
 
-def measure(of: LabelledCorpus, language: str, condition: str, process: ProcessPoolExecutor, model: MiniLM) -> str:
+def measure(corpus: LabelledCorpus, language: str, condition: str, process: ProcessPoolExecutor, model: MiniLM) -> str:
     """Return a line: the passages of which nothing was read, and each channel on printed and on read texts."""
-    printed = [passage.text for passage in of.passages]
+    printed = [passage.text for passage in corpus.passages]
     count = len(printed)
     found = list(process.map(read_passage, printed, [language] * count, [condition] * count))
-    passages = tuple(replace(passage, text=text) for passage, text in zip(of.passages, found, strict=True))
-    read = replace(of, passages=passages)
-    channels = [(of_keywords(of), of_keywords(read)), (of_vectors(of, model), of_vectors(read, model))]
+    passages = tuple(replace(passage, text=text) for passage, text in zip(corpus.passages, found, strict=True))
+    read = replace(corpus, passages=passages)
+    channels = [(of_keywords(corpus), of_keywords(read)), (of_vectors(corpus, model), of_vectors(read, model))]
     shown = " ".join(f"{before:8.4f} {after:6.4f} {after - before:+7.4f}" for before, after in channels)
-    return f"{of.name:13} {condition:15} {count:8} {found.count(''):6} {shown}"
+    return f"{corpus.name:13} {condition:15} {count:8} {found.count(''):6} {shown}"
 
 
 def main() -> None:

@@ -104,11 +104,11 @@ async def make_backlog(
     database = Database(url.get_secret_value(), timeout=None)
     try:
         async with database.begin() as connection:
-            of = {"tenant": tenant, "lane": int(lane)}
+            scope = {"tenant": tenant, "lane": int(lane)}
             named = {"tenant": tenant, "collection": "others"}
             await connection.execute(_COPY_COLLECTION, named)
-            await connection.execute(_COPY_DOCUMENTS, named | of | {"documents": chunks // _CHUNKS_EACH})
-            await connection.execute(_COPY_CHUNKS, of | {"chunks": _CHUNKS_EACH, "seed": SEED})
+            await connection.execute(_COPY_DOCUMENTS, named | scope | {"documents": chunks // _CHUNKS_EACH})
+            await connection.execute(_COPY_CHUNKS, scope | {"chunks": _CHUNKS_EACH, "seed": SEED})
     finally:
         await database.aclose()
 

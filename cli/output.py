@@ -292,8 +292,8 @@ def _estimates(work: Json) -> list[Table]:
     return [table]
 
 
-def _numbers(of: Json) -> list[str]:
-    return [f"{of[name]:,}" for name in ("calls", "prompt_tokens", "completion_tokens", "embedding_tokens")]
+def _numbers(usage: Json) -> list[str]:
+    return [f"{usage[name]:,}" for name in ("calls", "prompt_tokens", "completion_tokens", "embedding_tokens")]
 
 
 def _hold(limit: Json) -> str:
@@ -534,8 +534,10 @@ def jobs_table(jobs: Iterable[Job]) -> Table:
     table.columns[2].no_wrap = False
     table.show_edge, table.pad_edge, table.collapse_padding = False, False, True  # the usual line has 80 columns
     for job in jobs:
-        of = f" of {escape(job.collection)}" if job.collection else ""
-        table.add_row(job.id, f"{job.kind}{of}", _state_of_job(job), f"{job.done / job.total:.0%}" if job.total else "")
+        scope = f" of {escape(job.collection)}" if job.collection else ""
+        table.add_row(
+            job.id, f"{job.kind}{scope}", _state_of_job(job), f"{job.done / job.total:.0%}" if job.total else ""
+        )
     return table
 
 

@@ -26,7 +26,7 @@ async def pauses_of(jobs: Sequence[Job], tenant: str, services: ApiServices) -> 
     waiting = [job for job in jobs if job.lacks_questions]
     if not waiting:
         return {}
-    exhausted = [budget for budget in await services.ledger[Budgets].of(tenant) if budget.is_exhausted]
+    exhausted = [budget for budget in await services.ledger[Budgets].for_tenant(tenant) if budget.is_exhausted]
     pauses = {job.id: pause for job in waiting if (pause := _of_budgets(job, exhausted))}
     calling = [job for job in waiting if job.needs_calls and job.id not in pauses]
     if calling and (pause := await _of_provider(tenant, services)):

@@ -42,7 +42,7 @@ async def read_work(services: ApiServices, readiness: Readiness, tenant: str) ->
         Unavailable: the ledger is unavailable.
     """
     backlog = await services.ledger[Backlogs].measure(tenant, services.embeddings)
-    budgets, parts = await services.ledger[Budgets].of(tenant), await readiness.of_parts()
+    budgets, parts = await services.ledger[Budgets].for_tenant(tenant), await readiness.of_parts()
     of_features = await _of_features(services, tenant)
     uses = await _uses(services, tenant) if parts["broker"] else None
     workers: dict[str, int] = dict.fromkeys(backlog.stages, 0)

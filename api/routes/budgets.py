@@ -72,7 +72,9 @@ async def delete_of_tenant(budget_id: UUID, tenant: TenantName, services: Servic
 
 
 async def _list(services: ApiServices, tenant: str) -> Response:
-    return JsonReply(BudgetList(items=[budget_view(each) for each in await services.ledger[Budgets].of(tenant)]))
+    return JsonReply(
+        BudgetList(items=[budget_view(each) for each in await services.ledger[Budgets].for_tenant(tenant)])
+    )
 
 
 async def _set(services: ApiServices, tenant: str, body: BudgetBody, set_by: SetBy) -> Response:

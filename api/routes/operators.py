@@ -106,5 +106,5 @@ def _existing(documents: Mapping[str, int]) -> dict[str, int]:
     return {state: count for state, count in documents.items() if state != DocumentState.DELETING}
 
 
-def _sum(counts: Mapping[str, int], of: Sequence[str]) -> int:
-    return sum(counts.get(state, 0) for state in of)
+def _sum(counts: Mapping[str, int], states: Sequence[str]) -> int:
+    return sum(counts.get(state, 0) for state in states)

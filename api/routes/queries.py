@@ -222,7 +222,7 @@ def _explanation(body: RetrieveBody, retrieval: Retrieval) -> Explanation:
             stage.name: StageExplanation.of(stage, summary=sentence(stage.facts)) for stage in retrieval.trace.stages
         },
         fusion=body.fusion,
-        weights={channel: retrieval.weights.of(channel) for channel in body.channels},
+        weights={channel: retrieval.weights.weight(channel) for channel in body.channels},
         reference_scores=dict(retrieval.reference_scores),
         candidates=_candidates(retrieval) if body.explain == "candidates" else None,
         expected=[ExpectedChunkView.of(each) for each in retrieval.expected] if body.expected else None,

@@ -79,6 +79,6 @@ async def _checked(*, delete: bool) -> AsyncIterator[UnownedPoints]:
     async with AsyncExitStack() as stack:
         parts = Parts(load(), stack)
         point_check = PointCheck(parts.index, parts.ledger[Audit])
-        configured = {parts.index_names.of(name) for name in parts.embeddings}
+        configured = {parts.index_names.for_embedding(name) for name in parts.embeddings}
         for name in sorted({*await parts.ledger[Collections].index_names(), *configured}):
             yield await point_check.run(name, delete=delete)

@@ -90,7 +90,7 @@ class ErasureCheck:
             Unavailable: an engine is unavailable.
             OSError: the folder of uploads cannot be read.
         """
-        erasures = await self.erasures.of(
+        erasures = await self.erasures.in_scope(
             tenant=scope.tenant, collection=scope.collection, document_id=scope.document_id
         )
         tenant = scope.tenant or next((erasure.tenant for erasure in erasures), None)

@@ -118,7 +118,7 @@ def _query(strategy: Strategy, question: str, weights: Weights) -> Query:
         fusion=strategy.fusion,
         rewriting=strategy.rewriting,
         rerank=strategy.rerank,
-        weights=Weights() if few and not all(weights.of(channel) for channel in strategy.channels) else None,
+        weights=Weights() if few and not all(weights.weight(channel) for channel in strategy.channels) else None,
     )
 
 

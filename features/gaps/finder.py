@@ -93,11 +93,13 @@ class GapFinder:
         outdated = [leader for leader in leaders if leader.embedding != collection.embedding_model]
         chosen = outdated[:_MOST_AT_ONCE]
         embedder = _Embedder(self._retriever, collection)
-        for part in pack([each.of.question for each in chosen], max_inputs=_BATCH_INPUTS, max_tokens=_BATCH_TOKENS):
+        for part in pack(
+            [each.question_vector.question for each in chosen], max_inputs=_BATCH_INPUTS, max_tokens=_BATCH_TOKENS
+        ):
             some = [chosen[index] for index in part]
-            vectors = await embedder.vectors([each.of.question for each in some])
+            vectors = await embedder.vectors([each.question_vector.question for each in some])
             renewed = [
-                Leader(each.gap_id, collection.embedding_model, replace(each.of, vector=_bytes_of(vector)))
+                Leader(each.gap_id, collection.embedding_model, replace(each.question_vector, vector=_bytes_of(vector)))
                 for each, vector in zip(some, vectors, strict=True)
             ]
             await self._gaps.replace_vectors(collection, renewed)

@@ -67,7 +67,7 @@ class Leader:
 
     gap_id: UUID
     embedding: str
-    of: QuestionVector
+    question_vector: QuestionVector
 
 
 Grouper = Callable[[Sequence[bytes], Sequence[bytes]], Sequence[int]]
@@ -102,7 +102,9 @@ class Gaps:
         """Store vectors of another embedding for the leaders."""
         for embedding in {leader.embedding for leader in leaders}:
             chosen = [leader for leader in leaders if leader.embedding == embedding]
-            parameters = _assignments([leader.of for leader in chosen], [leader.gap_id for leader in chosen])
+            parameters = _assignments(
+                [leader.question_vector for leader in chosen], [leader.gap_id for leader in chosen]
+            )
             async with self._database.begin() as connection:
                 await connection.execute(SQL.assign, {**_of(collection), "embedding": embedding, **parameters})
 
@@ -119,19 +121,19 @@ class Gaps:
             grouped: decides which gap a question belongs to. It blocks its thread, for less than a second.
             most: maximum number of gaps that questions are compared with.
         """
-        of = _of(collection)
+        scope = _of(collection)
         async with self._database.begin() as connection:
-            await connection.execute(SQL.lock, of)
+            await connection.execute(SQL.lock, scope)
             ids = [each.query_id for each in new]
-            left = set((await connection.execute(SQL.ungrouped, {**of, "ids": ids})).scalars())
+            left = set((await connection.execute(SQL.ungrouped, {**scope, "ids": ids})).scalars())
             new = [each for each in new if each.query_id in left]
-            rows = (await connection.execute(SQL.leaders, {**of, "limit": most})).all()
+            rows = (await connection.execute(SQL.leaders, {**scope, "limit": most})).all()
             rows = [row for row in rows if row.question_embedding == embedding]
             gaps = [row.gap_id for row in rows] + [uuid4() for _ in new]
             vectors = [row.question_vector for row in rows], [each.vector for each in new]
             chosen = await asyncio.to_thread(grouped, *vectors)
             parameters = _assignments(new, [gaps[index] for index in chosen])
-            await connection.execute(SQL.assign, {**of, "embedding": embedding, **parameters})
+            await connection.execute(SQL.assign, {**scope, "embedding": embedding, **parameters})
 
     @again_after_collision
     async def carry(self, collection: Collection, asked: Sequence[GapQuestion]) -> None:

@@ -59,7 +59,7 @@ async def similarity(
         )
         embedding, languages = collection.embedding_model, list(collection.languages)
     texts = [ComparedText(text.text, text.questions) for text in body.texts]
-    questions, compared = await embed_compared(services.embedders.of(embedding), body.questions, texts)
+    questions, compared = await embed_compared(services.embedders.named(embedding), body.questions, texts)
     chunks = list(dict.fromkeys(str(chunk) for chunk in body.chunk_ids))
     stored: list[ChunkSimilarity] = []
     if collection is not None and chunks:

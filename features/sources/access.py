@@ -61,7 +61,7 @@ class SourceAccess:
             roots=self._roots_of(definition.tenant),
             secret=None if name is None else self.settings.source_secret(name),
             web=None if self.web is None else partial(self.web, definition),
-            reader=None if self.readers is None else self.readers.of(definition.tenant),
+            reader=None if self.readers is None else self.readers.for_tenant(definition.tenant),
             private=self.settings.sources_private_networks,
             temporary_bytes=self.settings.source_temporary_bytes,
         )

@@ -216,7 +216,7 @@ async def _json_of(request: Request) -> Any:
     """Read the body of a hint; raises as `read_json`."""
     if bodies.media_type(request) not in _HINT_MEDIA:
         raise UnsupportedMedia("Send JSON, with `Content-Type: application/json`.")
-    limit = _HINT_BYTES.of(body_of(request).settings)
+    limit = _HINT_BYTES.resolve(body_of(request).settings)
     return bodies.parse_json(b"".join([piece async for piece in bodies.read_pieces(request, *limit)]))
 
 

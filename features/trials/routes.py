@@ -108,7 +108,7 @@ async def run(
     given = {name: getattr(body, name) for name in _OPTIONS if getattr(body, name) is not None}
     options = dataclasses.replace(options, **given)
     require_sizes_fit(options, settings)
-    for budget in await services.ledger[Budgets].of(tenant):
+    for budget in await services.ledger[Budgets].for_tenant(tenant):
         if budget.is_exhausted and budget.covers(body.collection, None):
             raise TooManyRequests(f"{budget.name[0].upper()}{budget.name[1:]} is used up.")
     tried = TriedText(body.text, body.title, options, embedding)
@@ -135,7 +135,7 @@ async def _events(
     async with aclosing(running) as items:
         async for item in items:
             if isinstance(item, TriedChunk):
-                chunks, characters = item.of, item.characters
+                chunks, characters = item.total, item.characters
                 yield event("chunk", _chunk(item))
             elif isinstance(item, WrittenQuestion):
                 yield event("question", TrialQuestionEvent(chunk=item.chunk, text=item.text))
@@ -158,4 +158,4 @@ async def _events(
 
 
 def _chunk(tried: TriedChunk) -> TrialChunkEvent:
-    return TrialChunkEvent.of(tried.content, chunk=tried.chunk, total=tried.of)
+    return TrialChunkEvent.of(tried.content, chunk=tried.chunk, total=tried.total)

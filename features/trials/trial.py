@@ -52,10 +52,10 @@ class TriedText:
 
 @dataclass(frozen=True, slots=True)
 class TriedChunk:
-    """A chunk of the text, of `of` together, which contain the first `characters` characters of the text."""
+    """A chunk of the text, one of `total` chunks, which contain the first `characters` characters of the text."""
 
     chunk: int
-    of: int
+    total: int
     characters: int
     content: ChunkContent
 
@@ -181,7 +181,7 @@ class Trial:
         Raises:
             ForeaskError: the provider rejects the text or a question, or is unavailable.
         """
-        embedder = self._embedders.of(embedding)
+        embedder = self._embedders.named(embedding)
         texts = [embedder.prefixes.passage(content.text), *embedder.prefixes.queries(q.text for q in filtered)]
         vectors = await embed_each(embedder, texts)
         for vector in vectors:

@@ -54,8 +54,8 @@ class Verifications(JobsOfKind[VerificationRequest, ComparisonProgress]):
         ComparisonProgress,
         retained=20,
         deleted="The collection was deleted during the verification.",
-        missing="The collection '{of.name}' was not verified.",
-        idle="The collection '{of.name}' has no running verification.",
+        missing="The collection '{target.name}' was not verified.",
+        idle="The collection '{target.name}' has no running verification.",
     )
 
     async def start(self, collection: Collection, *, repair: bool, position: Position | None = None) -> VerificationJob:
@@ -98,7 +98,7 @@ class Verifications(JobsOfKind[VerificationRequest, ComparisonProgress]):
             "findings": json.dumps([asdict(each) for each in findings], default=str) if findings else None,
             "advanced": not request.intended,
         }
-        if not await self._database.rows(SQL.save, job_claims.of(claim) | row):
+        if not await self._database.rows(SQL.save, job_claims.claim_parameters(claim) | row):
             raise LeaseLost
 
     async def finish(self, claim: JobClaim) -> None:

@@ -78,7 +78,7 @@ class Readers:
         self._ending = set[asyncio.Task[None]]()
         self._closed = False
 
-    def of(self, tenant: str | None) -> Reader:
+    def for_tenant(self, tenant: str | None) -> Reader:
         """Return the reader of a tenant's sources."""
         return Reader(self, tenant)
 

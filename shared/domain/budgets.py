@@ -112,9 +112,9 @@ class Budget:
         """Return the budget as a noun, such as `the monthly budget of 300 for the collection 'handbook'`."""
         amount = f"{self.shown(self.most):,.8g}" if self.unit is BudgetUnit.MONEY else f"{self.most:,} tokens"
         period = {Period.DAY: "daily", Period.MONTH: "monthly", Period.TOTAL: "total"}[self.period]
-        of = "" if self.collection is None else f" for the collection '{self.collection}'"
-        of += "" if self.job_id is None else f" for the job {self.job_id}"
-        return f"the {period} budget of {amount}{of}"
+        scope = "" if self.collection is None else f" for the collection '{self.collection}'"
+        scope += "" if self.job_id is None else f" for the job {self.job_id}"
+        return f"the {period} budget of {amount}{scope}"
 
     @property
     def notice(self) -> str | None:

@@ -37,7 +37,7 @@ class Weights:
     text: float = 1.0
     bm25: float = 1.0
 
-    def of(self, channel: Literal["questions", "text", "bm25"]) -> float:
+    def weight(self, channel: Literal["questions", "text", "bm25"]) -> float:
         return {"questions": self.questions, "text": self.text, "bm25": self.bm25}[channel]
 
 

@@ -61,7 +61,7 @@ class IndexNames:
     prefix: str
     spaces: Mapping[str, str] = field(default_factory=dict)
 
-    def of(self, embedding: str) -> str:
+    def for_embedding(self, embedding: str) -> str:
         """Name the collection in Qdrant of an embedding. A name without a setting means the model of that name."""
         return f"{self.prefix}-{self.spaces.get(embedding) or vector_space(embedding)}"
 

@@ -22,5 +22,5 @@ class PageLimits:
     def exist(self) -> bool:
         return any(limit is not None for limit in (*self.of_tenants.values(), self.of_others))
 
-    def of(self, tenant: str) -> int | None:
+    def for_tenant(self, tenant: str) -> int | None:
         return self.of_tenants.get(tenant, self.of_others)

@@ -37,7 +37,7 @@ class MaxBytes:
 
     size: int | str
 
-    def of(self, settings: Settings) -> tuple[int, str | None]:
+    def resolve(self, settings: Settings) -> tuple[int, str | None]:
         """Return the number of bytes, and the environment variable of the setting, if any."""
         if isinstance(self.size, int):
             return self.size, None
@@ -83,7 +83,7 @@ async def read_json(request: Request, model: type[M], limit: MaxBytes) -> M:
     """
     if media_type(request) != "application/json":
         raise UnsupportedMedia("Send JSON, with `Content-Type: application/json`.")
-    body = b"".join([piece async for piece in read_pieces(request, *limit.of(body_of(request).settings))])
+    body = b"".join([piece async for piece in read_pieces(request, *limit.resolve(body_of(request).settings))])
     return await decode_beside(len(body), partial(_decode, model, body))
 
 

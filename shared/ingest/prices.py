@@ -61,15 +61,15 @@ def list_prices(url: str, model: str) -> Prices | None:
     from genai_prices import Usage as Tokens  # noqa: PLC0415 - 23 MB, loaded when a price is requested
     from genai_prices import calc_price  # noqa: PLC0415
 
-    def of(tokens: Tokens) -> float:
+    def price_of_million(tokens: Tokens) -> float:
         return float(calc_price(tokens, model, provider_api_url=url).total_price) * 1_000
 
     try:
         return Prices(
-            prompt=of(Tokens(input_tokens=1_000)),
-            completion=of(Tokens(output_tokens=1_000)),
-            cached=of(Tokens(input_tokens=1_000, cache_read_tokens=1_000)),
-            written=of(Tokens(input_tokens=1_000, cache_write_tokens=1_000)),
+            prompt=price_of_million(Tokens(input_tokens=1_000)),
+            completion=price_of_million(Tokens(output_tokens=1_000)),
+            cached=price_of_million(Tokens(input_tokens=1_000, cache_read_tokens=1_000)),
+            written=price_of_million(Tokens(input_tokens=1_000, cache_write_tokens=1_000)),
         )
     except LookupError:  # unknown provider or model
         return None

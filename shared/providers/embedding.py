@@ -115,7 +115,7 @@ class Embedders:
     def names(self) -> list[str]:
         return list(self._embedders)
 
-    def of(self, name: str) -> Embedder:
+    def named(self, name: str) -> Embedder:
         """Return the embedder of that name.
 
         Raises:

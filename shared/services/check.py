@@ -217,7 +217,7 @@ async def _embedding(parts: Parts, name: str) -> str:
     """Embed a text, and compare its vector with the stored ones, if Qdrant answers."""
     dimensions = (await parts.embedders[name].embed([PING])).shape[1]
     if parts.settings.qdrant_url is not None and await _answers(parts.index.ready()):
-        await parts.index.require_dimensions(parts.index_names.of(name), dimensions)
+        await parts.index.require_dimensions(parts.index_names.for_embedding(name), dimensions)
     return f"{dimensions} dimensions"
 
 

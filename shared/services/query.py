@@ -71,7 +71,7 @@ def answerer_of(parts: Parts) -> Callable[[str, Collection | None, bool], Answer
         def quoting(_: str, collection: Collection | None, _links: bool) -> Answerer:
             name = collection.embedding_model if collection else next(iter(floors))
             baseline = collection.baseline if collection else None
-            return ExtractiveAnswerer(embedders.of(name), floors[name], baseline)
+            return ExtractiveAnswerer(embedders.named(name), floors[name], baseline)
 
         return quoting
     return lambda tenant, _, links: GenerativeAnswerer(_chat_of_a_query(parts, tenant), links=links)

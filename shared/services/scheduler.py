@@ -72,7 +72,7 @@ def wanted_of(parts: Parts) -> WantedWorkers:
         most=settings.workers_max,
         embeddings=list(parts.embeddings) or None,
         rates=Rates() if limits is None else limits.rates,
-        rates_of=(lambda _: Rates()) if limits is None else limits.of,
+        rates_of=(lambda _: Rates()) if limits is None else limits.for_tenant,
         uses_flex=settings.ingest_tier is Tier.FLEX,
         flex_wait=settings.llm_flex_wait,
     )

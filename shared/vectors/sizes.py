@@ -72,7 +72,7 @@ class Sizes:
         self._now = now
         self._sizes: dict[IndexLocation, _Size] = {}
 
-    async def of(self, location: IndexLocation) -> int:
+    async def count(self, location: IndexLocation) -> int:
         """Return a valid count, or count; a cancelled caller does not cancel the count.
 
         Raises:
@@ -84,9 +84,9 @@ class Sizes:
         return size.count or 0
 
     async def about(self, location: IndexLocation) -> int:
-        """Return a valid count as `of` does, but during a recount return the last count without waiting."""
+        """Return a valid count as `count` does, but during a recount return the last count without waiting."""
         size = self._start_read(location)
-        return await self.of(location) if size.count is None else size.count
+        return await self.count(location) if size.count is None else size.count
 
     async def at(self, location: IndexLocation, marker: Hashable) -> CachedCount:
         """Return a valid count of a collection in the state of a marker, or count.

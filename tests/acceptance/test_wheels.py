@@ -93,12 +93,12 @@ def dependencies(name, wheels):
     """Return a distribution and its direct and indirect requirements."""
     visited, missing = set(), [(name, frozenset())]
     while missing:
-        (of, extras) = new = missing.pop()
+        (distribution, extras) = new = missing.pop()
         visited.add(new)
-        requirements = [each for each in requirements_of(of, wheels) if applies(each, extras)]
+        requirements = [each for each in requirements_of(distribution, wheels) if applies(each, extras)]
         required = {(canonicalize_name(each.name), frozenset(each.extras)) for each in requirements}
         missing += required - visited
-    return {of for of, _ in visited}
+    return {distribution for distribution, _ in visited}
 
 
 def requirements_of(name, wheels):

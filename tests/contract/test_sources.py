@@ -50,7 +50,7 @@ class Corpus:
                 roots=Roots(["*"]),
                 secret=self.secret,
                 private=True,
-                reader=self.readers.of("acme"),
+                reader=self.readers.for_tenant("acme"),
             )
         )
         return self.opened[-1]

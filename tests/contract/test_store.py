@@ -95,9 +95,9 @@ def store(storage, owner):
     return storage.store(owner)
 
 
-async def pieces(size, *, of=1 << 18, error=None):
-    for start in range(0, size, of):
-        yield bytes([start // of % 256]) * min(of, size - start)
+async def pieces(size, *, piece_bytes=1 << 18, error=None):
+    for start in range(0, size, piece_bytes):
+        yield bytes([start // piece_bytes % 256]) * min(piece_bytes, size - start)
     if error is not None:
         raise error
 

@@ -36,7 +36,7 @@ async def extractor() -> AsyncIterator[SandboxExtractor]:
 async def reader() -> AsyncIterator[Reader]:
     """Yield a reader of the contents of a tenant's sources."""
     async with aclosing(Readers()) as readers:
-        yield readers.of("alice")
+        yield readers.for_tenant("alice")
 
 
 @pytest.fixture

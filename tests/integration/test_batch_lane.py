@@ -669,13 +669,13 @@ async def test_bulk_upload_of_same_content_waits_for_batch(services, library, pr
 )
 @pytest.mark.parametrize("edited", [(INTERACTIVE, 2), (BULK, 1), (BATCH, 0)])
 async def test_edit_during_batch_waits_unless_interactive(services, library, provider, lane, edited):
-    of, calls = edited
+    edit_lane, calls = edited
     provider.batch_script(running_seconds=3600)
     same, old, new = (section(f"number{word}") for word in ("same", "old", "new"))
     await library.add(text_of("number", [same, old]), "a.md", lane=BATCH)
     await work(services, "parse", "index")
     await until(services, lane, "tenant IS NOT NULL", "running")
-    await library.add(text_of("number", [same, new]), "a.md", lane=of)
+    await library.add(text_of("number", [same, new]), "a.md", lane=edit_lane)
     await work(services, "parse", "index")
     assert len(await rows(services, "SELECT * FROM abandoned_calls")) == 2
     await work(services, "generate", "index")
@@ -690,7 +690,7 @@ async def test_edit_during_batch_waits_unless_interactive(services, library, pro
 
     await eventually(ready)
     assert provider.stats()["calls"] == calls
-    assert provider.batch_stats("number")["lines"] == (3 if of == BATCH else 2)
+    assert provider.batch_stats("number")["lines"] == (3 if edit_lane == BATCH else 2)
     assert await spent(services) == billed(provider)
     assert await rows(services, "SELECT * FROM abandoned_calls") == []
 

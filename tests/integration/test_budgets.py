@@ -337,12 +337,12 @@ async def test_budget_starts_again_with_its_period(services, library, once):
     (chunk,) = await claim(services, 1)
     await services.ledger[GenerateWork].settle([await services.generator.process(chunk)])
     assert await claim(services) == []
-    (today,) = await services.ledger[Budgets].of("default")
+    (today,) = await services.ledger[Budgets].for_tenant("default")
     await sql(services, "UPDATE budgets SET period_start = period_start - 1")
-    (tomorrow,) = await services.ledger[Budgets].of("default")
+    (tomorrow,) = await services.ledger[Budgets].for_tenant("default")
     (chunk,) = await claim(services)
     await services.ledger[GenerateWork].settle([await services.generator.process(chunk)])
-    (after,) = await services.ledger[Budgets].of("default")
+    (after,) = await services.ledger[Budgets].for_tenant("default")
 
     assert today.is_exhausted
     assert today.ends_at.hour == 0
@@ -385,7 +385,7 @@ async def test_money_budget_without_price_claims_nothing(services, once):
     await set_budget(services, BILLIONTHS, BudgetUnit.MONEY)
     assert not await with_terms(services).claim(10, {})
 
-    (budget,) = await services.ledger[Budgets].of("default")
+    (budget,) = await services.ledger[Budgets].for_tenant("default")
     assert "price of the language model is unknown" in budget.notice
 
 
@@ -399,19 +399,19 @@ async def test_settings_limit_is_kept_in_the_ledger(services, library, once):
     await library.add("Another text about the lighthouse and its keeper.", "x.md")
     await work(services, "parse", "index")
     (chunk,) = await generator.claim(10, {})
-    (created,) = await budgets.of("default")
+    (created,) = await budgets.for_tenant("default")
     await generator.work.settle([await generator.process(chunk)])
 
     limits[BudgetUnit.TOKENS] = 10
     await budgets.follow_settings()
-    (lowered,) = await budgets.of("default")
+    (lowered,) = await budgets.for_tenant("default")
     limits.clear()
     await budgets.follow_settings()
 
     assert (created.set_by, created.most, created.spent) == (SetBy.SETTINGS, 10**6, spent)
     assert created.held > 0
     assert (lowered.most, lowered.spent, lowered.is_exhausted) == (10, await billed(services), True)
-    assert await budgets.of("default") == []
+    assert await budgets.for_tenant("default") == []
 
 
 async def test_tenant_cannot_change_budget_of_operator(services, settings, provider):
@@ -480,7 +480,7 @@ async def test_erased_collection_and_tenant_have_no_budgets(services, library, o
             await clean(services)
 
     await erase("default")
-    left = [budget.collection for budget in await services.ledger[Budgets].of("default")]
+    left = [budget.collection for budget in await services.ledger[Budgets].for_tenant("default")]
     await services.ledger[GenerateWork].settle([outcome])
     spent, held = await amounts(services)
     await library.add(TEXTS[0], "again.md")

@@ -113,7 +113,7 @@ async def test_short_context_fails_check(settings):
 
 @guards(
     "shared/services/check.py",
-    "await parts.index.require_dimensions(parts.index_names.of(name), dimensions)",
+    "await parts.index.require_dimensions(parts.index_names.for_embedding(name), dimensions)",
     "pass",
     means="a model with vectors of another size passes the check",
 )

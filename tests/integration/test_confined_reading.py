@@ -31,7 +31,7 @@ async def messages(readers, name, *contents, tenant="alice", **options):
     for file, content in zip(files, contents, strict=True):
         os.write(file, content)
     try:
-        read = readers.of(tenant).read(MODULE, name, options, files, subject="the list")
+        read = readers.for_tenant(tenant).read(MODULE, name, options, files, subject="the list")
         async with aclosing(read) as received:
             return [message async for message in received]
     finally:
@@ -92,7 +92,7 @@ async def test_process_is_reused_by_its_tenant_only():
 
 async def test_abandoned_reading_ends_its_process():
     async with aclosing(Readers(FAST)) as readers:
-        async with aclosing(readers.of("alice").read(MODULE, "count", {}, [], subject="the list")) as received:
+        async with aclosing(readers.for_tenant("alice").read(MODULE, "count", {}, [], subject="the list")) as received:
             pid, *numbers = [await anext(received) for _ in range(1_000)]
 
         assert numbers == [str(number).encode() for number in range(999)]
@@ -169,6 +169,6 @@ async def test_forged_message_fails_only_its_reading(readers, monkeypatch, kind,
     monkeypatch.setattr(objects, "_MODULE", FORGED)
 
     with pytest.raises((Unreadable, Unavailable), match="invalid reply"):
-        await read_forged(readers.of("alice"), kind, case)
+        await read_forged(readers.for_tenant("alice"), kind, case)
 
     assert await messages(readers, "echo", b"one") == [b"one", b""]

@@ -388,9 +388,9 @@ async def test_collection_erasure_deletes_data_of_every_build(services, provider
         await services.ledger[LabelledSets].save_set("default", name, "set", [])
         await run(services, SHARE, tenant="default", collection=name, documents=[])
         await run(services, RESOLVE, tenant="default", collection=name, document=uuid4())
-        of = await services.ledger[Collections].get("default", name)
-        await services.ledger[Evaluations].start(of, "set", EvaluationRequest([], ["text"], "text"))
-        await services.ledger[Verifications].start(of, repair=False)
+        collection = await services.ledger[Collections].get("default", name)
+        await services.ledger[Evaluations].start(collection, "set", EvaluationRequest([], ["text"], "text"))
+        await services.ledger[Verifications].start(collection, repair=False)
         build = (await services.ledger[Builds].list("default", name))[0]
         await services.ledger[Gates].start(build, build.embedding_model, GateRequest(None, 0))
     assert await check(tenant="default", collection="default")
@@ -1188,7 +1188,7 @@ async def test_documented_commands_erase_and_report_leftovers(services, foreask)
     code, output = await foreask(of_collection.replace("handbook", "none") + " --yes")
     assert (code, "no collection 'none'" in output) == (1, True), output
     assert (await foreask(f"{of_tenant} --yes"))[0] == 0
-    await finished(services, (await services.ledger[Erasures].of(tenant="acme"))[0])
+    await finished(services, (await services.ledger[Erasures].in_scope(tenant="acme"))[0])
 
     for check in checks:
         code, output = await foreask(check)

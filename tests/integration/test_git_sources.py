@@ -336,7 +336,7 @@ async def test_redirect_within_server_is_followed(folder, server, readers):
     folder.commit()
     tail = "info/refs?service=git-upload-pack"
     server.answers["/renamed.git/info/refs"] = (301, {"Location": f"{server.url}/corpus.git/{tail}"})
-    source = GitSource(f"git+{server.url}/renamed.git", GitOptions(), {}, PRIVATE, readers.of("alice"))
+    source = GitSource(f"git+{server.url}/renamed.git", GitOptions(), {}, PRIVATE, readers.for_tenant("alice"))
 
     (entry,) = await listed(source)
     assert (await source.fetch(entry, max_bytes=10_000)).content == LARGE
@@ -352,7 +352,7 @@ def limited(folder, protected, readers):
         address = uri or f"git+{protected.url}/corpus.git"
         addresses = Roots([f"git+{protected.url}/{root}" for root in roots])
         return open_source(
-            "git", address, {}, roots=addresses, secret=secret, private=private, reader=readers.of("alice")
+            "git", address, {}, roots=addresses, secret=secret, private=private, reader=readers.for_tenant("alice")
         )
 
     return open_limited
@@ -411,8 +411,10 @@ async def test_repository_is_reached_at_checked_address(folder, server, monkeypa
     folder.commit()
     port = urlsplit(server.url).port
     looked_up = resolving(monkeypatch, {"git.test": ["127.0.0.1"], "metadata.test": ["169.254.169.254"]})
-    source = GitSource(f"git+http://git.test:{port}/corpus.git", GitOptions(), {}, PRIVATE, readers.of("alice"))
-    elsewhere = GitSource(f"git+http://metadata.test:{port}/corpus.git", GitOptions(), {}, PRIVATE, readers.of("alice"))
+    source = GitSource(f"git+http://git.test:{port}/corpus.git", GitOptions(), {}, PRIVATE, readers.for_tenant("alice"))
+    elsewhere = GitSource(
+        f"git+http://metadata.test:{port}/corpus.git", GitOptions(), {}, PRIVATE, readers.for_tenant("alice")
+    )
 
     assert [entry.key for entry in await listed(source)] == ["a"]
     assert set(looked_up) == {"git.test"}
@@ -504,7 +506,7 @@ async def test_other_content_than_git_is_error(folder, server, readers):
 
 
 async def test_unreachable_server_is_error(folder, server, readers):
-    source = GitSource("git+http://127.0.0.1:9/corpus.git", GitOptions(), {}, PRIVATE, readers.of("alice"))
+    source = GitSource("git+http://127.0.0.1:9/corpus.git", GitOptions(), {}, PRIVATE, readers.for_tenant("alice"))
 
     with pytest.raises(Unavailable, match="cannot be read"):
         await listed(source)
@@ -691,7 +693,7 @@ async def test_folder_that_reads_another_repository_is_refused(folder, tmp_path,
     folder._git("worktree", "add", "--quiet", str(worktree), "main")
 
     for each in (shared, worktree):
-        source = GitSource(f"git+file://{each}", GitOptions(), {}, PRIVATE, readers.of("alice"))
+        source = GitSource(f"git+file://{each}", GitOptions(), {}, PRIVATE, readers.for_tenant("alice"))
         with pytest.raises(Misconfigured, match="reads objects of another folder"):
             await listed(source)
         await source.aclose()
@@ -704,7 +706,9 @@ async def test_folder_with_checkout_is_read(folder, tmp_path, readers):
     folder._git("clone", "--quiet", "--no-local", str(folder.folder), str(clone))
     (tmp_path / "link").symlink_to(clone)
     uri = f"git+file://{tmp_path}/link"
-    source = open_source(kind_of(uri), uri, {}, roots=Roots([f"git+file://{tmp_path}"]), reader=readers.of("alice"))
+    source = open_source(
+        kind_of(uri), uri, {}, roots=Roots([f"git+file://{tmp_path}"]), reader=readers.for_tenant("alice")
+    )
 
     assert [entry.key for entry in await listed(source)] == ["a"]
     await source.aclose()
@@ -741,7 +745,7 @@ async def test_listing_and_closing_can_overlap(folder, server, temporary, reader
 @pytest.mark.parametrize("secret", [{"password": "x"}, {"username": "x"}, {"tokn": "x"}, {"token": "x", "other": "y"}])
 def test_unusable_secret_is_rejected(secret, readers):
     with pytest.raises(InvalidInput, match="the field token, or the fields username and password"):
-        GitSource("git+https://example.org/a.git", GitOptions(), secret, PRIVATE, readers.of("alice"))
+        GitSource("git+https://example.org/a.git", GitOptions(), secret, PRIVATE, readers.for_tenant("alice"))
 
 
 async def test_folder_with_many_packs_is_read(folder, readers):

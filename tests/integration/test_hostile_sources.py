@@ -38,7 +38,7 @@ GOOD = "<main><p>The harbour opens at six, and the ferry leaves at seven.</p></m
 async def web():
     async with ParsingSandbox(timeout=LIMIT) as sandbox, aclosing(Readers()) as readers:
         manners = Manners(private=True, pause=timedelta(0))
-        yield Web(SandboxExtractor(sandbox, "alice"), readers.of("alice"), NoMemory(), manners)
+        yield Web(SandboxExtractor(sandbox, "alice"), readers.for_tenant("alice"), NoMemory(), manners)
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def repository(folder, levels, width, name=b"d"):
 async def test_hostile_repository_names_its_problem(tmp_path, readers, shape, problem):
     uri = repository(tmp_path / "hostile.git", *shape)
 
-    async with aclosing(GitSource(uri, GitOptions(), {}, PRIVATE, readers.of("alice"))) as source:
+    async with aclosing(GitSource(uri, GitOptions(), {}, PRIVATE, readers.for_tenant("alice"))) as source:
         with processor_time_limit(WORKER_SECONDS), pytest.raises(Misconfigured, match=problem):
             [entry async for entry in source.entries()]
 
@@ -207,7 +207,7 @@ async def test_hidden_folders_are_not_walked(tmp_path):
 
     async with (
         aclosing(Readers(ReadLimits(LIMIT))) as quick,
-        aclosing(GitSource(uri, GitOptions(), {}, PRIVATE, quick.of("alice"))) as source,
+        aclosing(GitSource(uri, GitOptions(), {}, PRIVATE, quick.for_tenant("alice"))) as source,
     ):
         assert [entry async for entry in source.entries()] == []
 
@@ -342,6 +342,6 @@ def git_sending(first, endless):
 )
 async def test_endless_repository_fails_at_once(readers, first, endless, problem):
     with git_sending(first, endless) as uri:
-        async with aclosing(GitSource(uri, GitOptions(), {}, PRIVATE, readers.of("alice"))) as source:
+        async with aclosing(GitSource(uri, GitOptions(), {}, PRIVATE, readers.for_tenant("alice"))) as source:
             with processor_time_limit(20), pytest.raises(Misconfigured, match=problem):
                 [entry async for entry in source.entries()]

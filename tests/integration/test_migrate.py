@@ -305,8 +305,8 @@ ANSWER = [("2.md", "The keeper wrote of alpha2.")]
 
 @guards(
     "shared/query/retrieve/question_vectors.py",
-    "embedder = self._embedders.of(collection.embedding_model)",
-    "embedder = self._embedders.of(self._embedders.names[0])",
+    "embedder = self._embedders.named(collection.embedding_model)",
+    "embedder = self._embedders.named(self._embedders.names[0])",
     means="a query uses a different embedding than its build",
 )
 @guards(
@@ -319,7 +319,7 @@ async def test_query_uses_one_build_during_switches(two_builds, two_embeddings, 
     live = 1
     interruptions = (
         (Collections, "find", True),
-        (QuestionVectors, "of", False),
+        (QuestionVectors, "embed", False),
         (Index, "search", False),
         (Index, "chunk_payloads", False),
         (QueryLog, "append", False),
@@ -375,7 +375,7 @@ async def test_query_over_dropped_build_is_repeated_on_live(two_builds, two_embe
 
     monkeypatch.setattr("shared.query.retrieve.live._LONG_SECONDS", 0.0)
     (document,) = (await two_builds.get("/v1/documents", params={"external_id": "2.md"})).json()["items"]
-    once(monkeypatch, QuestionVectors, "of", drop)
+    once(monkeypatch, QuestionVectors, "embed", drop)
     body = {"question": "Which beta2 was it?", "document_ids": [document["id"]]}
     reply = (await two_builds.post("/v1/retrieve", json=body)).raise_for_status().json()
 

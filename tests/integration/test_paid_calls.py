@@ -213,7 +213,7 @@ async def test_possibly_paid_calls_exhaust_budget(services, client, model):
             if (chunk := await claim(services)) is not None:
                 await settle(services, chunk, await model(server.url))
 
-    (budget,) = await services.ledger[Budgets].of("default")
+    (budget,) = await services.ledger[Budgets].for_tenant("default")
     assert len(server.bodies) == 2
     assert (budget.spent, budget.held, budget.is_exhausted) == (most - 1, 0, True)
 

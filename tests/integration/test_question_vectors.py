@@ -31,8 +31,8 @@ async def collection(library):
 async def test_each_question_is_embedded_once(embedder, collection, provider):
     vectors = QuestionVectors(Embedders([embedder]), most=10)
 
-    first = await vectors.of(["Who?", "When?", "Who?"], collection)
-    again = await vectors.of(["When?", "Where?", "Who?"], collection)
+    first = await vectors.embed(["Who?", "When?", "Who?"], collection)
+    again = await vectors.embed(["When?", "Where?", "Who?"], collection)
 
     assert provider.stats()["embedded_inputs"] == 3
     expected = await embedder.embed(embedder.prefixes.queries(["Who?", "When?", "Where?"]))
@@ -49,8 +49,8 @@ async def test_each_question_is_embedded_once(embedder, collection, provider):
 async def test_collections_remember_separately(embedder, collection, provider):
     vectors = QuestionVectors(Embedders([embedder]), most=10)
 
-    await vectors.of(["Who?"], collection)
-    await vectors.of(["Who?"], replace(collection, id=uuid4()))
+    await vectors.embed(["Who?"], collection)
+    await vectors.embed(["Who?"], replace(collection, id=uuid4()))
 
     assert provider.stats()["embedded_inputs"] == 2
 
@@ -59,8 +59,8 @@ async def test_embeddings_of_builds_remember_separately(services, embedder, coll
     other = OpenAIEmbedder(embedder.embedder._provider, "scripted-embedding", 8, name="other")
     vectors = QuestionVectors(Embedders([embedder, other]), most=10)
 
-    await vectors.of(["Who?"], collection)
-    shorter = await vectors.of(["Who?"], replace(collection, embedding_model="other"))
+    await vectors.embed(["Who?"], collection)
+    shorter = await vectors.embed(["Who?"], replace(collection, embedding_model="other"))
 
     assert shorter.shape == (1, 8)
 
@@ -68,10 +68,10 @@ async def test_embeddings_of_builds_remember_separately(services, embedder, coll
 async def test_longest_unused_question_is_forgotten(embedder, collection, provider):
     vectors = QuestionVectors(Embedders([embedder]), most=2)
     for question in ("Who?", "When?", "Who?", "Where?"):
-        await vectors.of([question], collection)
+        await vectors.embed([question], collection)
     provider.reset()
 
-    await vectors.of(["Who?", "Where?"], collection)
+    await vectors.embed(["Who?", "Where?"], collection)
     assert provider.stats()["embedded_inputs"] == 0
-    await vectors.of(["When?"], collection)
+    await vectors.embed(["When?"], collection)
     assert provider.stats()["embedded_inputs"] == 1

@@ -39,7 +39,9 @@ def source_of(readers):
     """Return a function that opens a source."""
 
     def opened(uri, secret=None, **options):
-        return open_source("objects", uri, options, roots=Roots(["*"]), secret=secret, reader=readers.of("acme"))
+        return open_source(
+            "objects", uri, options, roots=Roots(["*"]), secret=secret, reader=readers.for_tenant("acme")
+        )
 
     return opened
 
@@ -160,7 +162,7 @@ async def test_unrepresentable_name_is_error_with_ambient_credentials(s3, bucket
 async def test_signature_is_botocores(readers):
     now = datetime(2026, 11, 25, 23, 0, tzinfo=UTC)
     credentials = {"access_key_id": "id", "secret_access_key": "secret", "token": "token"}
-    names = S3Names("http://127.0.0.1:9000", "eu-west-1", "bucket", "a b/", credentials, readers.of("acme"))
+    names = S3Names("http://127.0.0.1:9000", "eu-west-1", "bucket", "a b/", credentials, readers.for_tenant("acme"))
     url, query = "http://127.0.0.1:9000/bucket", "list-type=2&prefix=a%20b%2F&start-after=%C3%BC%2B"
     request = AWSRequest("GET", f"{url}?{query}", headers={})
     with time_machine.travel(now, tick=False):
@@ -391,7 +393,7 @@ BOMB = f'<!DOCTYPE x [<!ENTITY e0 "{"x" * 100}">{ENTITIES}]>'
 )
 async def test_hostile_listing_is_refused_with_reason(scripted, readers, body, headers, reason):
     scripted.reply = web.Response(body=body, headers=headers)
-    names = S3Names(scripted.url, "eu-west-1", "bucket", "", None, readers.of("acme"))
+    names = S3Names(scripted.url, "eu-west-1", "bucket", "", None, readers.for_tenant("acme"))
 
     with pytest.raises(Misconfigured, match=reason):
         await names.page("")
@@ -419,7 +421,7 @@ async def test_endless_listing_ends_with_its_process(scripted, store):
     async with aclosing(Readers(ReadLimits(timedelta(seconds=20), 256 << 20))) as readers:
         secret = scripted.secret(store)
         source = open_source(
-            "objects", f"{store}://bucket", {}, roots=Roots(["*"]), secret=secret, reader=readers.of("a")
+            "objects", f"{store}://bucket", {}, roots=Roots(["*"]), secret=secret, reader=readers.for_tenant("a")
         )
 
         with pytest.raises(Misconfigured, match=r"cannot be listed: its reply needed more than 0\.2 GB"):
@@ -445,7 +447,7 @@ async def test_name_of_any_length_is_refused(scripted, store, source_of):
 async def test_object_larger_than_temporary_space_is_error(s3, bucket, readers):
     s3.put(bucket, "a.jsonl", b'{"id": "a", "text": "One."}\n' * 5_000)
     uri, secret = f"s3://{bucket}/a.jsonl", s3.secret(bucket)
-    given = {"roots": Roots(["*"]), "secret": secret, "reader": readers.of("acme"), "temporary_bytes": 100_000}
+    given = {"roots": Roots(["*"]), "secret": secret, "reader": readers.for_tenant("acme"), "temporary_bytes": 100_000}
 
     with pytest.raises(Misconfigured, match=r"a\.jsonl needs more than 100,000 bytes of temporary space"):
         await listed(open_source("rows", uri, {}, **given))

@@ -37,7 +37,7 @@ async def source_of(readers):
             f"{folder.as_uri()}/{name}",
             options,
             roots=Roots(["*"]),
-            reader=readers.of("acme"),
+            reader=readers.for_tenant("acme"),
             temporary_bytes=temporary_bytes,
         )
         opened.append(source)

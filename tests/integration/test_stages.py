@@ -613,8 +613,8 @@ async def at_stage(services, name):
 )
 @guards(
     "shared/ingest/index/stage.py",
-    "await self._any.work.release(leases, self._costs.of(leases), lost=True)",
-    "await self._any.work.release(leases, self._costs.of(leases))",
+    "await self._any.work.release(leases, self._costs.take(leases), lost=True)",
+    "await self._any.work.release(leases, self._costs.take(leases))",
     means="a chunk that makes settlements fail is embedded for ever",
     case="index",
 )

@@ -64,9 +64,9 @@ async def test_suggestions_are_passed_questions_of_different_documents(client, p
 async def test_suggestions_change_only_once_a_day(services, places):
     collection = await services.ledger[Collections].get("default", "default")
 
-    days = [await services.ledger[Suggestions].of(collection.id, DAY + timedelta(days=n)) for n in range(8)]
+    days = [await services.ledger[Suggestions].for_day(collection.id, DAY + timedelta(days=n)) for n in range(8)]
 
-    assert days[0] == await services.ledger[Suggestions].of(collection.id, DAY)
+    assert days[0] == await services.ledger[Suggestions].for_day(collection.id, DAY)
     assert len({tuple(each.question for each in day[:3]) for day in days}) > 4
     assert {each.document_id for day in days for each in day[:3]} > {each.document_id for each in days[0][:3]}
 

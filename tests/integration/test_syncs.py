@@ -602,11 +602,11 @@ def numbered(count):
     return [f"{number:03}" for number in range(count)]
 
 
-async def list_twice(services, number, of, limits, share):
+async def list_twice(services, number, total, limits, share):
     """Sync a source, remove some entries, and sync it again, with hours between and afterwards."""
     synced = SyncedCorpus(services, Corpus(), limits=limits)
     await synced.add(max_delete_share=share)
-    synced.corpus.put(*numbered(of))
+    synced.corpus.put(*numbered(total))
     await synced.sync()
     await make_older(services)
     synced.corpus.remove(*numbered(number))
@@ -624,9 +624,9 @@ def lacking(services, corpus, once):
     Ten deletions, or a tenth, need no approval.
     """
 
-    async def lacking_(number, *, of=12, limits=IN_ONE_PART, share=0.1):
-        await once(list_twice, number, of, limits, share)
-        corpus.put(*numbered(of)[number:])
+    async def lacking_(number, *, total=12, limits=IN_ONE_PART, share=0.1):
+        await once(list_twice, number, total, limits, share)
+        corpus.put(*numbered(total)[number:])
         return SyncedCorpus(services, corpus, limits=limits)
 
     return lacking_
@@ -806,7 +806,7 @@ async def test_next_sync_replaces_job_that_waits_for_approval(services, lacking)
 )
 @pytest.mark.parametrize("size", [1, 3])
 async def test_empty_listing_always_needs_approval(services, lacking, size):
-    synced = await lacking(size, of=size)
+    synced = await lacking(size, total=size)
     sync = await synced.sync()
 
     assert (sync.counts.deleted, sync.counts.withheld) == (0, size)
@@ -815,7 +815,7 @@ async def test_empty_listing_always_needs_approval(services, lacking, size):
 
 
 async def test_share_of_source_bounds_deletions(lacking):
-    synced = await lacking(11, of=22, share=0.5)
+    synced = await lacking(11, total=22, share=0.5)
 
     assert (await synced.sync()).counts.deleted == 11
 

@@ -73,26 +73,26 @@ class Dying(Listings):
             if self._steps < 0:
                 raise Killed
 
-    async def save(self, *of: Any) -> SavedPart:
+    async def save(self, *arguments: Any) -> SavedPart:
         self._step()
-        saved = await super().save(*of)
+        saved = await super().save(*arguments)
         self._step()
         return saved
 
-    async def end_listing(self, *of: Any) -> None:
+    async def end_listing(self, *arguments: Any) -> None:
         self._step()
-        await super().end_listing(*of)
+        await super().end_listing(*arguments)
         self._step()
 
-    async def delete_some(self, *of: Any) -> bool:
+    async def delete_some(self, *arguments: Any) -> bool:
         self._step()
-        more = await super().delete_some(*of)
+        more = await super().delete_some(*arguments)
         self._step()
         return more
 
-    async def finish(self, *of: Any) -> None:
+    async def finish(self, *arguments: Any) -> None:
         self._step()
-        await super().finish(*of)
+        await super().finish(*arguments)
 
 
 @dataclass
@@ -170,8 +170,8 @@ class Histories(RuleBasedStateMachine):
         await empty(self.services)
         corpora = [Corpus(), Corpus()]
         for name, (collection, corpus) in SOURCES.items():
-            of = await Library(self.services).collection(collection)
-            added = await self.services.ledger[Sources].add(of, NewSource(name, "scripted", "memory:"))
+            owner = await Library(self.services).collection(collection)
+            added = await self.services.ledger[Sources].add(owner, NewSource(name, "scripted", "memory:"))
             self.sources[name] = Synced(added, corpora[corpus])
 
     # Steps of owners

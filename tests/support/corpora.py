@@ -78,7 +78,7 @@ class GitCorpus(Corpus):
     def source(self, secret: dict[str, str] | None = None, **options: Any) -> GitSource:
         path: Path = self.folder.folder
         uri = f"git+{self.server.url}/{path.name}" if self.server else f"git+file://{path}"
-        return GitSource(uri, GitOptions(**options), secret or {}, PRIVATE, self.readers.of("alice"))
+        return GitSource(uri, GitOptions(**options), secret or {}, PRIVATE, self.readers.for_tenant("alice"))
 
 
 class TableCorpus(Corpus):

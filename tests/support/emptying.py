@@ -57,7 +57,7 @@ async def forget(services: AllServices) -> None:
     for indexer in services.indexers.values():
         indexer.embedder.seen = None
     services.retriever._vectors._remembered.clear()
-    services.retriever._replaced._of.clear()  # a restored document may have an earlier version
+    services.retriever._replaced._by_collection.clear()  # a restored document may have an earlier version
     services.index._rejecting.clear()
     services.index._most_points.clear()
     services.index._searched_apart.clear()
@@ -78,7 +78,7 @@ async def _empty_index(services: AllServices) -> None:
     index, names = services.index, services.ledger[Collections]._index_names
     names.prefix = PREFIX
     assert services.settings.embedding_model is not None
-    shared, exists = names.of(services.settings.embedding_model), False
+    shared, exists = names.for_embedding(services.settings.embedding_model), False
     for name in await index.names():
         if name == shared and await _is_usual(services, name):
             exists = True

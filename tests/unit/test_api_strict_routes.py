@@ -45,8 +45,8 @@ def test_every_typed_body_is_read_strictly():
 
 
 def test_body_limit_names_its_setting_if_any():
-    assert MaxBytes("max_json_bytes").of(SETTINGS) == (SETTINGS.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
-    assert MaxBytes(10).of(SETTINGS) == (10, None)
+    assert MaxBytes("max_json_bytes").resolve(SETTINGS) == (SETTINGS.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
+    assert MaxBytes(10).resolve(SETTINGS) == (10, None)
 
 
 async def test_missing_key_is_refused_before_body_is_read():

@@ -27,7 +27,7 @@ def test_request_shares_sum_to_billed_tokens():
     costs = EmbeddingCosts()
 
     costs.bill(chunks, ["a" * 300, "b" * 30, "c" * 600, ""], Usage(1001))
-    first, second, third = costs.of([chunk.lease for chunk in chunks])
+    first, second, third = costs.take([chunk.lease for chunk in chunks])
 
     assert [cost.tenant for cost in (first, second, third)] == ["alice", "bob", "carol"]
     assert sum(cost.usage.prompt_tokens for cost in (first, second, third)) == 1001
@@ -42,6 +42,6 @@ def test_costs_of_chunk_requests_are_summed():
     for tokens in (10, 20):
         costs.bill([chunk], ["text"], Usage(tokens))
 
-    (cost,) = costs.of([chunk.lease])
+    (cost,) = costs.take([chunk.lease])
     assert (cost.usage, cost.calls, cost.kind, cost.model) == (Usage(30), 2, "embed", "model")
-    assert costs.of([chunk.lease]) == []
+    assert costs.take([chunk.lease]) == []

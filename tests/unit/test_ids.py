@@ -28,8 +28,8 @@ def test_ids_are_stable_between_releases():
 
 
 @given(st.tuples(st.uuids(), st.uuids(), st.text(), st.integers(0, 99)), VERSIONS, st.integers(0, 9_999), st.text())
-def test_point_id_encodes_chunk_and_version(of, version, ordinal, question):
-    chunk = chunk_id(*of)
+def test_point_id_encodes_chunk_and_version(identity, version, ordinal, question):
+    chunk = chunk_id(*identity)
     points = [
         chunk_point_id(chunk, version),
         question_point_id(chunk, version, ordinal),

@@ -9,7 +9,7 @@ from shared.domain.index_location import IndexNames, is_in_space, vector_space
 
 @pytest.mark.parametrize("model", ["text-embedding-3-small", "org/Model v2:latest", "модель", "../..", "x" * 500])
 def test_index_name_is_safe_as_folder_and_address(model):
-    name = IndexNames("foreask", {"name": vector_space(model, 384)}).of("name")
+    name = IndexNames("foreask", {"name": vector_space(model, 384)}).for_embedding("name")
 
     assert re.fullmatch(r"foreask-[A-Za-z0-9.-]+-384", name)
     assert len(name) < 100
@@ -23,7 +23,7 @@ def test_similar_model_names_get_different_collections():
 
 def test_requested_dimensions_get_own_collection():
     assert len({vector_space("m", dimensions) for dimensions in (None, 256, 512)}) == 3
-    assert IndexNames("a").of("m") != IndexNames("b").of("m")
+    assert IndexNames("a").for_embedding("m") != IndexNames("b").for_embedding("m")
 
 
 def test_each_prefix_pair_gets_own_collection():
@@ -33,7 +33,7 @@ def test_each_prefix_pair_gets_own_collection():
 
 
 def test_vector_space_is_recognised_in_any_deployment():
-    name = IndexNames("acme", {"e5": vector_space("e5", 384, "query: ", "passage: ")}).of("e5")
+    name = IndexNames("acme", {"e5": vector_space("e5", 384, "query: ", "passage: ")}).for_embedding("e5")
 
     assert is_in_space(name, vector_space("e5", 384, "query: ", "passage: "))
     assert not any(is_in_space(name, space) for space in (vector_space("e5", 384), vector_space("e5")))

@@ -14,7 +14,7 @@ CHUNKS = tuple(
 
 def assigned(*questions: ReadyQuestion) -> list[list[str]]:
     indexes = assign(questions, CHUNKS)
-    return [[q.text for q, of in zip(questions, indexes, strict=True) if of == index] for index in range(3)]
+    return [[q.text for q, owner in zip(questions, indexes, strict=True) if owner == index] for index in range(3)]
 
 
 def test_quote_overrides_word_overlap():

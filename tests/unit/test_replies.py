@@ -27,7 +27,7 @@ def reply(message, finish="stop", **more):
     return {"choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": USAGE} | more
 
 
-def of(content, **more):
+def message_with(content, **more):
     return {"role": "assistant", "content": content, **more}
 
 
@@ -53,19 +53,23 @@ CALL = {"id": "t", "type": "function", "function": {"name": "reply", "arguments"
 @pytest.mark.parametrize(
     "message",
     [
-        of(TEXT),
-        of([{"type": "text", "text": TEXT}]),
-        of([{"type": "text", "text": TEXT[:9]}, {"type": "text", "text": TEXT[9:]}]),
-        of([{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": TEXT}]),
-        of([{"type": "output_text", "text": TEXT, "annotations": []}, {"type": "reference", "reference_ids": [1]}]),
-        of([TEXT]),
-        of({"type": "text", "text": TEXT}),
-        of({"text": {"value": TEXT}}),
-        of(TEXT, reasoning_content="hm", reasoning=None, refusal=None),
-        of(f"<think>hm</think>{TEXT}"),
-        of(None, tool_calls=[CALL]),
-        of("", tool_calls=[CALL]),
-        of(None, function_call={"name": "reply", "arguments": TEXT}),
+        message_with(TEXT),
+        message_with([{"type": "text", "text": TEXT}]),
+        message_with([{"type": "text", "text": TEXT[:9]}, {"type": "text", "text": TEXT[9:]}]),
+        message_with(
+            [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": TEXT}]
+        ),
+        message_with(
+            [{"type": "output_text", "text": TEXT, "annotations": []}, {"type": "reference", "reference_ids": [1]}]
+        ),
+        message_with([TEXT]),
+        message_with({"type": "text", "text": TEXT}),
+        message_with({"text": {"value": TEXT}}),
+        message_with(TEXT, reasoning_content="hm", reasoning=None, refusal=None),
+        message_with(f"<think>hm</think>{TEXT}"),
+        message_with(None, tool_calls=[CALL]),
+        message_with("", tool_calls=[CALL]),
+        message_with(None, function_call={"name": "reply", "arguments": TEXT}),
         TEXT,
         [{"type": "text", "text": TEXT}],
     ],
@@ -76,23 +80,23 @@ def test_text_of_any_message_is_read(message):
 
 
 def test_parsed_json_is_written_again():
-    assert read(reply(of({"questions": ["What is a lease?"]}))).text == '{"questions":["What is a lease?"]}'
-    assert read(reply(of(None, tool_calls=[{"function": {"arguments": {"a": 1}}}]))).text == '{"a":1}'
-    assert [read(reply(of(value))).text for value in (7, True)] == ["7", "true"]
+    assert read(reply(message_with({"questions": ["What is a lease?"]}))).text == '{"questions":["What is a lease?"]}'
+    assert read(reply(message_with(None, tool_calls=[{"function": {"arguments": {"a": 1}}}]))).text == '{"a":1}'
+    assert [read(reply(message_with(value))).text for value in (7, True)] == ["7", "true"]
 
 
 def test_tool_call_without_schema_is_ignored():
-    assert read(reply(of(None, tool_calls=[CALL])), has_schema=False).text == ""
+    assert read(reply(message_with(None, tool_calls=[CALL])), has_schema=False).text == ""
 
 
 @pytest.mark.parametrize(
     ("message", "has_thought"),
     [
-        (of(None, reasoning_content="hm"), True),
-        (of("", reasoning="hm"), True),
-        (of([{"type": "thinking", "thinking": "hm"}]), True),
-        (of("<think>hm"), True),
-        (of(None), False),
+        (message_with(None, reasoning_content="hm"), True),
+        (message_with("", reasoning="hm"), True),
+        (message_with([{"type": "thinking", "thinking": "hm"}]), True),
+        (message_with("<think>hm"), True),
+        (message_with(None), False),
         (None, False),
     ],
 )
@@ -111,18 +115,18 @@ def test_reply_without_text_notes_its_thinking(message, has_thought):
         ({"error": "Unexpected endpoint or method. (POST /chat/completions)"}, Misconfigured, "check the base URL"),
         ({"object": "error", "message": "overloaded", "code": 503}, Unavailable, "503"),
         ({"message": "overloaded"}, Unavailable, ""),
-        (reply(of("x"), "error", error={"code": 500, "message": "x"}), Unavailable, "500"),
-        ({"choices": [{"message": of("x"), "error": {"code": 429, "message": "x"}}]}, RateLimited, "429"),
-        (reply(of("Half of"), "error"), Unavailable, "because of an error"),
+        (reply(message_with("x"), "error", error={"code": 500, "message": "x"}), Unavailable, "500"),
+        ({"choices": [{"message": message_with("x"), "error": {"code": 429, "message": "x"}}]}, RateLimited, "429"),
+        (reply(message_with("Half of"), "error"), Unavailable, "because of an error"),
         ({"choices": []}, Unavailable, "without choices"),
         ({"choices": None}, Unavailable, "without choices"),
         ({}, Unavailable, "without choices"),
         ([], Unavailable, "without choices"),
         (7, Unavailable, "without choices"),
-        (reply(of(None, refusal="I cannot")), Refused, "refuses to write"),
-        (reply(of([{"type": "refusal", "refusal": "I cannot"}])), Refused, "refuses to write"),
-        (reply(of("Half of"), "content_filter"), Refused, "content filter"),
-        (reply(of("Half of"), "SAFETY"), Refused, "content filter"),
+        (reply(message_with(None, refusal="I cannot")), Refused, "refuses to write"),
+        (reply(message_with([{"type": "refusal", "refusal": "I cannot"}])), Refused, "refuses to write"),
+        (reply(message_with("Half of"), "content_filter"), Refused, "content filter"),
+        (reply(message_with("Half of"), "SAFETY"), Refused, "content filter"),
     ],
 )
 def test_error_inside_reply_has_its_class(value, kind, words):
@@ -141,21 +145,21 @@ def test_rubbish_anywhere_is_read_or_unavailable(rubbish):
         {"choices": [{"message": rubbish}]},
         {"choices": [{"delta": rubbish, "message": rubbish}]},
         {"choices": [{"text": rubbish}]},
-        reply(of(rubbish)),
-        reply(of([rubbish, {"type": rubbish, "text": rubbish}])),
-        reply(of(TEXT), rubbish),
-        reply(of(TEXT), usage=rubbish, service_tier=rubbish),
-        reply(of(TEXT), usage={"prompt_tokens": rubbish, "prompt_tokens_details": rubbish}),
-        reply(of(None, refusal=rubbish, tool_calls=rubbish, reasoning_content=rubbish)),
-        reply(of(None, tool_calls=[rubbish])),
-        reply(of(None, tool_calls=[{"function": rubbish, "index": rubbish}])),
-        reply(of(None, tool_calls=[{"function": {"arguments": rubbish}}])),
+        reply(message_with(rubbish)),
+        reply(message_with([rubbish, {"type": rubbish, "text": rubbish}])),
+        reply(message_with(TEXT), rubbish),
+        reply(message_with(TEXT), usage=rubbish, service_tier=rubbish),
+        reply(message_with(TEXT), usage={"prompt_tokens": rubbish, "prompt_tokens_details": rubbish}),
+        reply(message_with(None, refusal=rubbish, tool_calls=rubbish, reasoning_content=rubbish)),
+        reply(message_with(None, tool_calls=[rubbish])),
+        reply(message_with(None, tool_calls=[{"function": rubbish, "index": rubbish}])),
+        reply(message_with(None, tool_calls=[{"function": {"arguments": rubbish}}])),
         {"error": rubbish},
         {"error": {"code": rubbish, "message": rubbish, "type": rubbish}},
         {"message": rubbish, "detail": rubbish},
     ]
     for value in values:
-        for events in ([value], [event(of("a")), value]):
+        for events in ([value], [event(message_with("a")), value]):
             with suppress(ForeaskError):
                 shown, completion = streamed(*events, has_schema=True)
                 assert completion.text == shown or not shown
@@ -175,7 +179,7 @@ def test_rubbish_anywhere_is_read_or_unavailable(rubbish):
     ],
 )
 def test_stream_has_its_finish_reason(finish, expected):
-    shown, completion = streamed(event(of("Half ")), event({"content": "of it"}), event({}, finish))
+    shown, completion = streamed(event(message_with("Half ")), event({"content": "of it"}), event({}, finish))
     assert (shown, completion.text, completion.finish_reason) == ("Half of it", "Half of it", expected)
 
 
@@ -186,12 +190,12 @@ def test_stream_has_its_finish_reason(finish, expected):
     means="a stream that ends without a sign of its end looks complete",
 )
 def test_silent_end_of_stream_is_interruption():
-    pieces = [event(of("Half ")), event({"content": "of it"})]
+    pieces = [event(message_with("Half ")), event({"content": "of it"})]
     assert streamed(*pieces, is_done=False)[1].finish_reason == "interrupted"
     assert streamed(*pieces, is_done=True)[1].finish_reason == "stop"
     assert streamed(*pieces, event({}, "stop"), is_done=False)[1].finish_reason == "stop"
     with pytest.raises(Unavailable, match="interrupted"):
-        streamed(event(of("")), is_done=False)
+        streamed(event(message_with("")), is_done=False)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +203,7 @@ def test_silent_end_of_stream_is_interruption():
     [
         {"choices": [{"index": 0, "finish_reason": "stop"}]},
         {"choices": [{"index": 0, "delta": None, "finish_reason": "stop"}]},
-        {"choices": [{"index": 0, "message": of("A lease."), "finish_reason": "stop"}]},
+        {"choices": [{"index": 0, "message": message_with("A lease."), "finish_reason": "stop"}]},
         {"choices": []},
         {"usage": USAGE},
     ],
@@ -207,7 +211,7 @@ def test_silent_end_of_stream_is_interruption():
 def test_stream_with_odd_events_is_read(last):
     events = [
         {"choices": [], "prompt_filter_results": [{"prompt_index": 0}]},  # Azure's first event
-        event(of("")),
+        event(message_with("")),
         event({"reasoning_content": "hm"}),
         event({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}),
         event({"content": "A ", "reasoning": None}),
@@ -226,7 +230,7 @@ def test_last_usage_of_stream_counts():
 
 
 def test_refusal_in_stream_after_text_is_a_filter():
-    shown, completion = streamed(event(of("The lease ")), event({"refusal": "I cannot"}, "stop"))
+    shown, completion = streamed(event(message_with("The lease ")), event({"refusal": "I cannot"}, "stop"))
     assert (shown, completion.finish_reason) == ("The lease ", "content_filter")
     with pytest.raises(Refused):
         streamed(event({"refusal": "I "}), event({"refusal": "cannot"}, "stop"))
@@ -240,25 +244,29 @@ def test_tool_call_in_pieces_is_joined():
 
 def test_halves_of_characters_are_joined_or_dropped():
     smile = "\ud83d", "\ude00"
-    assert streamed(event(of("A" + smile[0])), event({"content": smile[1] + "B"}, "stop"))[0] == "A\U0001f600B"
-    assert streamed(event(of("".join(smile))), event({}, "stop"))[0] == "\U0001f600"
-    assert streamed(event(of(smile[1] + "A" + smile[0])), event({"content": "B" + smile[0]}, "stop"))[0] == "AB"
+    assert (
+        streamed(event(message_with("A" + smile[0])), event({"content": smile[1] + "B"}, "stop"))[0] == "A\U0001f600B"
+    )
+    assert streamed(event(message_with("".join(smile))), event({}, "stop"))[0] == "\U0001f600"
+    assert (
+        streamed(event(message_with(smile[1] + "A" + smile[0])), event({"content": "B" + smile[0]}, "stop"))[0] == "AB"
+    )
 
 
 def test_error_in_stream_is_raised_after_text():
     with pytest.raises(RateLimited):
-        streamed(event(of("Half ")), {"error": {"message": "slow", "code": 429}})
+        streamed(event(message_with("Half ")), {"error": {"message": "slow", "code": 429}})
     with pytest.raises(Unavailable):
-        streamed(event(of("Half ")), event({"content": ""}, "error"))
+        streamed(event(message_with("Half ")), event({"content": ""}, "error"))
 
 
 def test_unexpected_thinking_is_corrected_at_the_end():
-    events = [event(of("Hm [9].")), event({"content": "</think>A lease [1]."}, "stop")]
+    events = [event(message_with("Hm [9].")), event({"content": "</think>A lease [1]."}, "stop")]
     shown, completion = streamed(*events)
     assert (shown, completion.text) == ("Hm [9].</think>A lease [1].", "A lease [1].")
     assert streamed(*events, may_start_inside=True)[0] == "A lease [1]."
 
 
 def test_tier_and_odd_finish_are_read():
-    completion = read(reply(of("x"), None, service_tier="flex"))
+    completion = read(reply(message_with("x"), None, service_tier="flex"))
     assert completion == Completion("x", "stop", Usage(50, 7), Tier.FLEX)

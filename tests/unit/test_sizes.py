@@ -36,36 +36,36 @@ class Slow:
 async def test_concurrent_callers_wait_for_running_count():
     slow = Slow(seconds=1)
     sizes = Sizes(slow.count, now=slow.clock)
-    assert await asyncio.gather(*(sizes.of(location) for location in (HERE, THERE, HERE, HERE))) == [7, 7, 7, 7]
+    assert await asyncio.gather(*(sizes.count(location) for location in (HERE, THERE, HERE, HERE))) == [7, 7, 7, 7]
     assert slow.requested == [HERE, THERE]
 
 
 async def test_count_is_cached_twenty_times_its_duration():
     slow = Slow(seconds=0.5)
     sizes = Sizes(slow.count, now=slow.clock)
-    await sizes.of(HERE)
+    await sizes.count(HERE)
     slow.now, slow.number = slow.now + 9.9, 8
-    assert await sizes.of(HERE) == 7
+    assert await sizes.count(HERE) == 7
     slow.now += 0.2
-    assert await sizes.of(HERE) == 8
+    assert await sizes.count(HERE) == 8
 
 
 async def test_count_is_cached_for_minimum_seconds():
     slow = Slow(seconds=0.5)
     slow.number = 5_000
     sizes = Sizes(slow.count, seconds=60, now=slow.clock)
-    await sizes.of(HERE)
+    await sizes.count(HERE)
     slow.now, slow.number = slow.now + 59, 8
-    assert await sizes.of(HERE) == 5_000
+    assert await sizes.count(HERE) == 5_000
 
 
 async def test_empty_collection_is_counted_again_soon():
     slow = Slow(seconds=0.01)
     slow.number = 0
     sizes = Sizes(slow.count, seconds=60, now=slow.clock)
-    await sizes.of(HERE)
+    await sizes.count(HERE)
     slow.now, slow.number = slow.now + 1, 6_000
-    assert await sizes.of(HERE) == 6_000
+    assert await sizes.count(HERE) == 6_000
 
 
 async def test_approximate_size_uses_last_count_during_recount():
@@ -75,7 +75,7 @@ async def test_approximate_size_uses_last_count_during_recount():
     slow.now, slow.number = slow.now + 60, 8
     slow.may_end.clear()
     assert await sizes.about(HERE) == 7
-    exact = asyncio.create_task(sizes.of(HERE))
+    exact = asyncio.create_task(sizes.count(HERE))
     slow.may_end.set()
     assert (await exact, len(slow.requested)) == (8, 2)
 
@@ -84,7 +84,7 @@ async def test_cancelled_caller_does_not_cancel_shared_count():
     slow = Slow(seconds=0.5)
     sizes = Sizes(slow.count, now=slow.clock)
     slow.may_end.clear()
-    hasty, patient = (asyncio.create_task(sizes.of(HERE)) for _ in range(2))
+    hasty, patient = (asyncio.create_task(sizes.count(HERE)) for _ in range(2))
     await asyncio.sleep(0)
     hasty.cancel()
     slow.may_end.set()
@@ -96,9 +96,9 @@ async def test_failed_count_is_repeated():
     slow.number = None
     sizes = Sizes(slow.count, now=slow.clock)
     with pytest.raises(Unavailable):
-        await sizes.of(HERE)
+        await sizes.count(HERE)
     slow.number = 9
-    assert await sizes.of(HERE) == 9
+    assert await sizes.count(HERE) == 9
 
 
 async def test_changed_collection_is_recounted_after_a_pause():

@@ -222,7 +222,7 @@ async def test_secret_is_used_for_its_addresses_only(readers, allowed, uri, prob
     secret = {"access_key_id": "id", "secret_access_key": "key"} | ({"uri": allowed} if allowed else {})
 
     if problem is None:
-        assert open_source("objects", uri, {}, roots=Roots(["*"]), secret=secret, reader=readers.of("alice"))
+        assert open_source("objects", uri, {}, roots=Roots(["*"]), secret=secret, reader=readers.for_tenant("alice"))
         return
     with pytest.raises(Misconfigured, match=problem):
         open_source("objects", uri, {}, roots=Roots(["*"]), secret=secret)

@@ -43,8 +43,8 @@ class Gates(JobsOfKind[GateRequest, ComparisonProgress]):
         ComparisonProgress,
         retained=20,
         deleted="The collection was deleted while the builds were compared.",
-        missing="The gate of build {of.number} was not run.",
-        idle="The gate of build {of.number} is not running.",
+        missing="The gate of build {target.number} was not run.",
+        idle="The gate of build {target.number} is not running.",
         of_build=True,
     )
 

@@ -154,7 +154,7 @@ class Erasures:
             raise NotFound(f"There is no erasure {erasure_id}.")
         return _erasure(row)
 
-    async def of(
+    async def in_scope(
         self, *, tenant: str | None = None, collection: str | None = None, document_id: UUID | None = None
     ) -> Sequence[Erasure]:
         """Return erasures, including finished ones, by scope; None matches any value."""
@@ -210,9 +210,9 @@ class Erasures:
                 await connection.execute(SQL.postpone_rechecks, parameters)
 
 
-async def _start(connection: AsyncConnection, scope: Mapping[str, Any], documents: int, **of: Any) -> Erasure:
+async def _start(connection: AsyncConnection, scope: Mapping[str, Any], documents: int, **target: Any) -> Erasure:
     lists: dict[str, list[UUID]] = {f"{name}_ids": [] for name in ("collection", "document", "chunk", "build")}
-    parameters = {"id": uuid4(), "document_id": None, **lists, **scope, **of}
+    parameters = {"id": uuid4(), "document_id": None, **lists, **scope, **target}
     of_batches = ("tenant", "collection_ids", "document_ids")
     await connection.execute(SQL.lock_batches, {"tenant": parameters["tenant"]})
     await connection.execute(SQL.cancel_batches, {name: parameters[name] for name in of_batches})

@@ -66,11 +66,11 @@ class LabelledSets:
             NotFound: there is no such collection.
             Conflict: the collection has the maximum number of sets, or the set is too large.
         """
-        of = {"tenant": tenant, "collection": collection, "name": name}
+        key = {"tenant": tenant, "collection": collection, "name": name}
         async with self._database.begin() as connection:
             await build_sync.hold_live(connection, tenant, collection)
             await connection.execute(SQL.lock_sets, {"tenant": tenant, "collection": collection})
-            return await _saved(connection, of, _merged(questions))
+            return await _saved(connection, key, _merged(questions))
 
     async def add_questions(
         self, tenant: str, collection: str, name: str, questions: Sequence[Mapping[str, Any]], *, most: int
@@ -82,11 +82,11 @@ class LabelledSets:
             Conflict: there would be more than `most` questions or too many sets, or the set is labelled with the other
                 kind of ids.
         """
-        of = {"tenant": tenant, "collection": collection, "name": name}
+        key = {"tenant": tenant, "collection": collection, "name": name}
         async with self._database.begin() as connection:
             await build_sync.hold_live(connection, tenant, collection)
             await connection.execute(SQL.lock_sets, {"tenant": tenant, "collection": collection})
-            row = (await connection.execute(SQL.get_set, of)).mappings().first()
+            row = (await connection.execute(SQL.get_set, key)).mappings().first()
             stored = row["questions"] if row else []
             added = _merged(questions)
             for kind in ("external_ids", "chunk_ids"):
@@ -95,7 +95,7 @@ class LabelledSets:
             by_text = {question["question"]: question for question in (*stored, *added)}
             if len(by_text) > most:
                 raise Conflict(f"The set '{name}' would have more than {most:,} questions.")
-            return await _saved(connection, of, list(by_text.values()))
+            return await _saved(connection, key, list(by_text.values()))
 
     async def set_of(self, tenant: str, collection: str, name: str) -> StoredLabelledSet:
         """Return a labelled set.
@@ -129,14 +129,14 @@ class LabelledSets:
 
 
 async def _saved(
-    connection: AsyncConnection, of: Mapping[str, str], questions: Sequence[Mapping[str, Any]]
+    connection: AsyncConnection, key: Mapping[str, str], questions: Sequence[Mapping[str, Any]]
 ) -> StoredLabelledSet:
     content = json.dumps(questions)
     if len(content) > MOST_CHARS:
-        raise Conflict(f"The set '{of['name']}' would be larger than {MOST_CHARS:,} characters: create another set.")
-    if (await connection.execute(SQL.count_other_sets, of)).scalar_one() >= MOST_SETS:
+        raise Conflict(f"The set '{key['name']}' would be larger than {MOST_CHARS:,} characters: create another set.")
+    if (await connection.execute(SQL.count_other_sets, key)).scalar_one() >= MOST_SETS:
         raise Conflict(f"There are {MOST_SETS} labelled sets already: delete one first.")
-    written = await connection.execute(SQL.save_set, {**of, "questions": content})
+    written = await connection.execute(SQL.save_set, {**key, "questions": content})
     return StoredLabelledSet(**written.mappings().one())
 
 

@@ -34,7 +34,7 @@ class Suggestions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def of(self, collection_id: UUID, day: date) -> list[Suggestion]:
+    async def for_day(self, collection_id: UUID, day: date) -> list[Suggestion]:
         """Return the suggestions of a build for a day, from different parts first, at most one for each document.
 
         The same day has the same suggestions as long as the documents stay the same.

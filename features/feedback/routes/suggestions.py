@@ -44,7 +44,7 @@ async def suggestions(
     UTC. The filter of the key applies.
     """
     collection = await services.ledger[Collections].get(tenant, name)
-    found = await services.ledger[Suggestions].of(collection.id, datetime.now(UTC).date())
+    found = await services.ledger[Suggestions].for_day(collection.id, datetime.now(UTC).date())
     caller: Caller = request.state.caller
     if caller.filter is not None:
         found = await _within_filter(collection, found, caller, services)

@@ -94,12 +94,12 @@ class ListedFolder:
 class Contents:
     """Contents by the ids of their objects, and the sizes of contents that are too large; 0 if it is unknown."""
 
-    of: dict[str, bytes] = field(default_factory=dict)
+    by_id: dict[str, bytes] = field(default_factory=dict)
     too_large: dict[str, int] = field(default_factory=dict)
 
     def has(self, object_id: str) -> bool:
         """Return whether an object is stored, although its content may be too large."""
-        return object_id in self.of or object_id in self.too_large
+        return object_id in self.by_id or object_id in self.too_large
 
 
 def too_large_object() -> TooLarge:
@@ -245,7 +245,7 @@ class _Receiving:
             if len(self._data) < end:
                 return True
             if state == CONTENT:
-                self.contents.of[object_id] = bytes(self._data[CONTENT_HEAD.size : end])
+                self.contents.by_id[object_id] = bytes(self._data[CONTENT_HEAD.size : end])
             elif state == LARGE:
                 self.contents.too_large[object_id] = size
             del self._data[:end]

@@ -130,9 +130,9 @@ class GitSource(Source):
             if row.id in found.too_large:
                 size = found.too_large[row.id]
                 raise too_large(size, max_bytes) if size else too_large_object()
-            if row.id not in found.of:
+            if row.id not in found.by_id:
                 raise Unavailable(f"The server did not send the content of {row.key}.", component=COMPONENT)
-            self._contents = found.of
+            self._contents = found.by_id
         self._repository.use(row.id)
         content = self._contents[row.id]
         if len(content) > max_bytes:  # it was read ahead within another limit

@@ -89,7 +89,7 @@ class Hints:
         Raises:
             LeaseLost: the source is being removed, or another worker has claimed the lookup.
         """
-        rows = await self._database.rows(SQL.source_of, job_claims.of(claim))
+        rows = await self._database.rows(SQL.source_of, job_claims.claim_parameters(claim))
         if not rows:
             raise LeaseLost
         return definition_of(rows[0])
@@ -126,7 +126,9 @@ class Hints:
         """
         looked = {"id": source.id, "keys": [h.key for h in hints], "times": [h.hinted_at for h in hints]}
         async with self._database.begin() as connection:
-            if (await connection.execute(job_claims.SQL.hold, job_claims.of(claim))).one_or_none() is None:
+            if (
+                await connection.execute(job_claims.SQL.hold, job_claims.claim_parameters(claim))
+            ).one_or_none() is None:
                 raise LeaseLost
             submissions = await _submit(connection, source, documents)
             await _write_items(connection, source, documents, present)

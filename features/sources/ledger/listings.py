@@ -140,7 +140,7 @@ class Listings:
         Raises:
             LeaseLost: it was cancelled, or another worker has claimed it.
         """
-        rows = await self._database.rows(SQL.start, job_claims.of(claim))
+        rows = await self._database.rows(SQL.start, job_claims.claim_parameters(claim))
         if not rows:
             raise LeaseLost
         (row,) = rows
@@ -170,7 +170,7 @@ class Listings:
             counts["unchanged"] = part.unchanged + len(submissions) - len(accepted)
             shown = json.dumps([asdict(entry) for entry in part.refused[:MOST_SHOWN]])
             row = {"after": part.after, "refused_entries": shown, "most": MOST_SHOWN}
-            if not (await connection.execute(SQL.advance, job_claims.of(claim) | row | counts)).all():
+            if not (await connection.execute(SQL.advance, job_claims.claim_parameters(claim) | row | counts)).all():
                 raise LeaseLost
         return SavedPart(submissions, is_paused=job.is_paused)
 
@@ -182,7 +182,7 @@ class Listings:
         """
         async with self._database.begin() as connection:
             await _hold_job(connection, claim)
-            listed = (await connection.execute(SQL.end_listing, job_claims.of(claim))).one_or_none()
+            listed = (await connection.execute(SQL.end_listing, job_claims.claim_parameters(claim))).one_or_none()
             if listed is None:
                 raise LeaseLost
             scope = {"id": claim.id, "source_id": source.id, "apart": self._apart}
@@ -211,7 +211,9 @@ class Listings:
             names = [source.external_id(key) for key in keys]
             deleted = await delete_named(connection, source.tenant, source.collection, names)
             await connection.execute(SQL.delete_items, {"source_id": source.id, "keys": keys})
-            counted = await connection.execute(SQL.count_deleted, job_claims.of(claim) | {"deleted": deleted})
+            counted = await connection.execute(
+                SQL.count_deleted, job_claims.claim_parameters(claim) | {"deleted": deleted}
+            )
             if not counted.all():
                 raise LeaseLost
         return len(keys) == _DELETED_AT_ONCE

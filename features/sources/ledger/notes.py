@@ -17,7 +17,7 @@ class Notes:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def of(self, source_id: UUID) -> AsyncIterator[tuple[str, bytes]]:
+    async def read(self, source_id: UUID) -> AsyncIterator[tuple[str, bytes]]:
         """Yield the notes of a source as (address, note), in the order of the addresses' bytes.
 
         Raises:

@@ -27,7 +27,7 @@ class LedgerMemory(Memory):
         self._source = source
 
     def notes(self) -> AsyncIterator[tuple[str, bytes]]:
-        return self._notes.of(self._source)
+        return self._notes.read(self._source)
 
     async def write(self, changes: Mapping[str, bytes | None]) -> None:
         await self._notes.write(self._source, changes)
@@ -39,7 +39,7 @@ def web_of(
     """Return the dependencies of a source of pages."""
     roots = Roots(settings.roots_of(source.tenant))
     extractor = SandboxExtractor(sandbox, source.tenant)
-    reader = readers.of(source.tenant)
+    reader = readers.for_tenant(source.tenant)
     return Web(extractor, reader, LedgerMemory(notes, source.id), manners_of(settings), roots.permits)
 
 

@@ -72,7 +72,7 @@ async def describe(
             call = _repaired(fault, call)
         else:
             return GeneratedQuestions(questions, usage, len(faults) + 1, text, tuple(map(str, faults)))
-    raise failure(faults, usage, of="description of the picture")
+    raise failure(faults, usage, subject="description of the picture")
 
 
 def _repaired(fault: MalformedReply, call: ChatRequest) -> ChatRequest:

@@ -71,16 +71,16 @@ def may_be_repaired(faults: Sequence[MalformedReply]) -> bool:
     return len(faults) <= most
 
 
-def failure(faults: Sequence[MalformedReply], usage: Usage, *, of: str = "reply") -> BadQuestions:
+def failure(faults: Sequence[MalformedReply], usage: Usage, *, subject: str = "reply") -> BadQuestions:
     """Return the error of a chunk whose replies had these faults, and are not repaired any more.
 
     Args:
         faults: the fault of each reply, in order.
         usage: tokens billed for these replies.
-        of: part of the reply, for the message.
+        subject: part of the reply, for the message.
     """
     reasons = tuple(map(str, faults))
-    message = f"the model's {of} stayed malformed after {len(faults) - 1} repairs: {reasons[-1]}"
+    message = f"the model's {subject} stayed malformed after {len(faults) - 1} repairs: {reasons[-1]}"
     if isinstance(faults[-1], EmptyReply):
         message = reasons[-1]
     return BadQuestions(message, usage=usage, calls=len(faults), faults=reasons)

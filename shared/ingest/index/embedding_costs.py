@@ -61,7 +61,7 @@ class EmbeddingCosts:
         """Move the costs of chunks to their outcomes, and return these."""
         return [replace(outcome, cost=self._costs.pop(_lease(outcome).token, None)) for outcome in outcomes]
 
-    def of(self, leases: Sequence[Lease]) -> list[Cost]:
+    def take(self, leases: Sequence[Lease]) -> list[Cost]:
         """Return the costs of released chunks."""
         return [cost for lease in leases if (cost := self._costs.pop(lease.token, None))]
 

@@ -215,10 +215,10 @@ class IndexStage(Stage[IndexBatch, Outcomes]):
 
     async def release(self, leases: Sequence[Lease], called: Sequence[Lease] = ()) -> None:
         del called
-        await self._any.work.release(leases, self._costs.of(leases))
+        await self._any.work.release(leases, self._costs.take(leases))
 
     async def expire(self, leases: Sequence[Lease]) -> None:
-        await self._any.work.release(leases, self._costs.of(leases), lost=True)
+        await self._any.work.release(leases, self._costs.take(leases), lost=True)
 
     def full(self) -> None:
         self._any.wakeups.wake("index")

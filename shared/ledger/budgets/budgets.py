@@ -36,7 +36,7 @@ class Budgets:
     def of_process(cls, database: Database, terms: StoreTerms) -> Self:
         return cls(database, terms.budgets)
 
-    async def of(self, tenant: str) -> list[Budget]:
+    async def for_tenant(self, tenant: str) -> list[Budget]:
         """Return the budgets of a tenant, of the whole tenant first.
 
         A budget of the settings is included once the tenant has generated questions.

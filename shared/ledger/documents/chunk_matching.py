@@ -44,15 +44,15 @@ async def divided(connection: AsyncConnection, versions: Iterable[tuple[UUID, in
     return found
 
 
-def counterpart(chunk: UUID, of: Divided, among: Divided) -> UUID | None:
+def counterpart(chunk: UUID, origin: Divided, among: Divided) -> UUID | None:
     """Return the chunk of another division that corresponds to a chunk, or None."""
-    content = of.chunks.get(chunk)
+    content = origin.chunks.get(chunk)
     if content is None:
         return None
     same = [identity for identity, other in among.chunks.items() if other.text == content.text]
     if same:
         return min(same, key=lambda identity: abs(among.chunks[identity].span[0] - content.span[0]))
-    if of.upload != among.upload:
+    if origin.upload != among.upload:
         return None
     common = {identity: _common(content.span, other.span) for identity, other in among.chunks.items()}
     best = max(common, key=common.__getitem__, default=None)

@@ -75,7 +75,7 @@ async def cancel(connection: AsyncConnection, job_id: UUID) -> None:
 
 async def end(connection: AsyncConnection, claim: JobClaim, outcome: JobState, error: str | None = None) -> bool:
     """End the work on a claimed job; return False if it has ended, or another worker has claimed it."""
-    ended = await connection.execute(SQL.end, of(claim) | {"outcome": outcome, "error": error})
+    ended = await connection.execute(SQL.end, claim_parameters(claim) | {"outcome": outcome, "error": error})
     if not ended.all():
         return False
     if claim.kind not in JOBS_OF_PARSERS:
@@ -122,7 +122,7 @@ class JobClaims:
 
     async def extend(self, claim: JobClaim) -> bool:
         """Extend a claim; return False if the job has ended or another worker has claimed it."""
-        return bool(await self._database.rows(SQL.extend, of(claim) | {"lease": self._lease}))
+        return bool(await self._database.rows(SQL.extend, claim_parameters(claim) | {"lease": self._lease}))
 
     async def release(self, claim: JobClaim, reason: str | None = None, *, pause: timedelta | None = None) -> None:
         """End a claim without a result: the job is queued again, and not claimed before a pause is over.
@@ -135,7 +135,7 @@ class JobClaims:
             pause: time until it may be claimed.
         """
         async with self._database.begin() as connection:
-            await connection.execute(SQL.release, of(claim) | {"pause": pause, "waiting": reason})
+            await connection.execute(SQL.release, claim_parameters(claim) | {"pause": pause, "waiting": reason})
 
     async def give_way(self, claim: JobClaim, *, pause: timedelta = timedelta()) -> bool:
         """Release a claim if another job waits for it, which this worker could do; return whether it was released.
@@ -143,7 +143,7 @@ class JobClaims:
         The released job then waits longer than no other job of its kind, and at least for the pause.
         """
         waiting = _TURN_IS_OVER if claim.kind in JOBS_OF_PARSERS else None
-        parameters = of(claim) | {"embeddings": self._embeddings, "pause": pause, "waiting": waiting}
+        parameters = claim_parameters(claim) | {"embeddings": self._embeddings, "pause": pause, "waiting": waiting}
         async with self._database.begin() as connection:
             await lock(connection, AdvisoryLock.JOBS)  # otherwise several jobs would give way to the same one
             return bool((await connection.execute(SQL.give_way, parameters)).all())
@@ -154,6 +154,6 @@ class JobClaims:
             await end(connection, claim, JobState.FAILED, error)
 
 
-def of(claim: JobClaim) -> dict[str, Any]:
+def claim_parameters(claim: JobClaim) -> dict[str, Any]:
     """Return the parameters that select a claimed job."""
     return {"id": claim.id, "token": claim.token}

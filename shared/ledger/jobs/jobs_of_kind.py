@@ -90,7 +90,7 @@ class JobsOfKind(Generic[RequestT, ProgressT]):
 
     async def _start(
         self,
-        of: Collection | Build,
+        target: Collection | Build,
         request: RequestT,
         progress: ProgressT,
         *,
@@ -100,7 +100,7 @@ class JobsOfKind(Generic[RequestT, ProgressT]):
         """Queue a job, or return the open one if requests join it.
 
         Args:
-            of: the build that it is about.
+            target: the build that it is about.
             request: its work.
             progress: its progress before the first step.
             result: its result before the first step, as JSON.
@@ -110,22 +110,22 @@ class JobsOfKind(Generic[RequestT, ProgressT]):
             NotFound: there is no such collection any more.
             Conflict: the tenant has the maximum number of queued jobs of this kind.
         """
-        scope, terms, job_id = self._scope(of), self.terms, uuid4()
+        scope, terms, job_id = self._scope(target), self.terms, uuid4()
         row = {
             "id": job_id,
-            "collection_id": of.id,
+            "collection_id": target.id,
             "request": encoded(request),
             "progress": encoded(progress),
             "result": result,
         }
         async with self._database.begin() as connection:
-            await build_sync.hold_live(connection, of.tenant, of.name)
+            await build_sync.hold_live(connection, target.tenant, target.name)
             await connection.execute(SQL.lock, scope)
             if terms.is_joined and (open_ := await self._open(connection, scope)) is not None:
                 return open_
             await connection.execute(SQL.insert, scope | row)
             await job_claims.enqueue(
-                connection, job_id, terms.kind, tenant=of.tenant, collection=of.name, embeddings=embeddings
+                connection, job_id, terms.kind, tenant=target.tenant, collection=target.name, embeddings=embeddings
             )
             await connection.execute(SQL.delete_oldest, scope | {"retained": terms.retained})
             queued = await connection.execute(SQL.get, scope | _EVERYTHING | {"id": job_id})
@@ -134,7 +134,7 @@ class JobsOfKind(Generic[RequestT, ProgressT]):
     async def get(
         self,
         job_id: UUID,
-        of: Collection | None = None,
+        target: Collection | None = None,
         *,
         with_request: bool = False,
         with_result: bool = True,
@@ -144,49 +144,49 @@ class JobsOfKind(Generic[RequestT, ProgressT]):
         Raises:
             NotFound: it was deleted, or is another collection's.
         """
-        scope = {"kind": self.terms.kind, "tenant": of and of.tenant, "collection": of and of.name}
+        scope = {"kind": self.terms.kind, "tenant": target and target.tenant, "collection": target and target.name}
         wanted = {"id": job_id, "with_request": with_request, "with_result": with_result}
         rows = await self._database.rows(SQL.get, scope | wanted)
         if not rows:
             raise self._missing(job_id)
         return self._job(rows[0])
 
-    async def newest(self, of: Collection | Build) -> StoredJob[RequestT, ProgressT]:
+    async def newest(self, target: Collection | Build) -> StoredJob[RequestT, ProgressT]:
         """Return the newest job of a collection, or of a build, without its request.
 
         Raises:
             NotFound: there is none.
         """
         wanted = {"with_request": False, "with_result": True, "limit": 1}
-        rows = await self._database.rows(SQL.list, self._scope(of) | wanted)
+        rows = await self._database.rows(SQL.list, self._scope(target) | wanted)
         if not rows:
-            raise NotFound(self.terms.missing.format(of=of))
+            raise NotFound(self.terms.missing.format(target=target))
         return self._job(rows[0])
 
-    async def all_of(self, of: Collection | Build) -> list[StoredJob[RequestT, ProgressT]]:
+    async def all_of(self, target: Collection | Build) -> list[StoredJob[RequestT, ProgressT]]:
         """Return the jobs of a collection, or of a build, without requests and results, the newest first."""
         wanted = {"with_request": False, "with_result": False, "limit": None}
-        return [self._job(row) for row in await self._database.rows(SQL.list, self._scope(of) | wanted)]
+        return [self._job(row) for row in await self._database.rows(SQL.list, self._scope(target) | wanted)]
 
-    async def cancel(self, of: Collection | Build) -> None:
+    async def cancel(self, target: Collection | Build) -> None:
         """Cancel the open job of a collection, or of a build. Its work so far is kept.
 
         Raises:
             NotFound: there is none.
         """
         async with self._database.begin() as connection:
-            open_ = await self._open(connection, self._scope(of))
+            open_ = await self._open(connection, self._scope(target))
             if open_ is None:
-                raise NotFound(self.terms.idle.format(of=of))
+                raise NotFound(self.terms.idle.format(target=target))
             await job_claims.cancel(connection, open_.id)
 
-    async def delete(self, job_id: UUID, of: Collection) -> None:
+    async def delete(self, job_id: UUID, target: Collection) -> None:
         """Delete a job of a collection, whose worker then stops.
 
         Raises:
             NotFound: there is none.
         """
-        if not await self._database.rows(SQL.delete, self._scope(of) | {"id": job_id}):
+        if not await self._database.rows(SQL.delete, self._scope(target) | {"id": job_id}):
             raise self._missing(job_id)
 
     async def claimed(self, claim: JobClaim) -> StoredJob[RequestT, ProgressT]:
@@ -195,7 +195,7 @@ class JobsOfKind(Generic[RequestT, ProgressT]):
         Raises:
             LeaseLost: it was cancelled or deleted, or another worker has claimed it.
         """
-        rows = await self._database.rows(SQL.get_claimed, job_claims.of(claim) | _EVERYTHING)
+        rows = await self._database.rows(SQL.get_claimed, job_claims.claim_parameters(claim) | _EVERYTHING)
         if not rows:
             raise LeaseLost
         return self._job(rows[0])
@@ -204,7 +204,7 @@ class JobsOfKind(Generic[RequestT, ProgressT]):
         """Save the progress of a claimed job; without effect if another worker has claimed it."""
         row = {"progress": encoded(progress)}
         async with self._database.begin() as connection:
-            await connection.execute(SQL.save_progress, job_claims.of(claim) | row)
+            await connection.execute(SQL.save_progress, job_claims.claim_parameters(claim) | row)
 
     async def _finish(self, connection: AsyncConnection, claim: JobClaim, progress: ProgressT, result: str) -> bool:
         """End a claimed job with its result as JSON; return False if another worker has claimed it, or it has ended."""
@@ -214,10 +214,10 @@ class JobsOfKind(Generic[RequestT, ProgressT]):
         await connection.execute(SQL.save_result, row)
         return True
 
-    def _scope(self, of: Collection | Build) -> dict[str, Any]:
+    def _scope(self, target: Collection | Build) -> dict[str, Any]:
         """Return the parameters that select the jobs of this kind."""
-        build = of.id if self.terms.of_build else None
-        return {"tenant": of.tenant, "kind": self.terms.kind, "collection": of.name, "build": build}
+        build = target.id if self.terms.of_build else None
+        return {"tenant": target.tenant, "kind": self.terms.kind, "collection": target.name, "build": build}
 
     def _missing(self, job_id: UUID) -> NotFound:
         return NotFound(self.terms.deleted.format(id=job_id))

@@ -115,7 +115,7 @@ class Collections:
 
     def index_name(self, embedding_model: str) -> str:
         """Name the collection of Qdrant for builds of an embedding model."""
-        return self._index_names.of(embedding_model)
+        return self._index_names.for_embedding(embedding_model)
 
     async def index_names(self) -> list[str]:
         """Return the names of the Qdrant collections that contain points of collections."""

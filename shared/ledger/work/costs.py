@@ -120,8 +120,8 @@ class Costs:
     def _booked(self, row: Row[Any]) -> dict[str, object]:
         model, _ = unmarked(row.model)
         money = self._terms.price_of("embed", Usage(row.prompt_tokens, row.completion_tokens), model, Tier.STANDARD)
-        of = {name: getattr(row, name) for name in ("tenant", "collection_id")}
-        return of | {"day": row.day.isoformat(), "money": money or 0}
+        key = {name: getattr(row, name) for name in ("tenant", "collection_id")}
+        return key | {"day": row.day.isoformat(), "money": money or 0}
 
     async def forget(self, age: timedelta) -> bool:
         """Delete some older attempts, but not their costs; return whether more may be left."""

@@ -266,7 +266,7 @@ class Pages:
     def _most(self) -> dict[str, Any]:
         """Return the tenants with weights or limits, and the limits."""
         tenants = sorted({*self._weights, *self._limits.of_tenants})
-        limits = [self._limits.of(tenant) for tenant in tenants]
+        limits = [self._limits.for_tenant(tenant) for tenant in tenants]
         most = [_UNLIMITED if limit is None else limit for limit in limits]
         others = self._limits.of_others
         return {"tenants": tenants, "most": most, "most_of_others": _UNLIMITED if others is None else others}

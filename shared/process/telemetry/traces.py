@@ -111,11 +111,15 @@ async def exporting(role: str, grace: timedelta) -> AsyncIterator[None]:
 def _is_enabled(given: Mapping[str, str]) -> bool:
     """Return whether OpenTelemetry's variables enable traces; its SDK reads all other variables itself."""
 
-    def of(*names: str) -> str:
+    def first_set(*names: str) -> str:
         return next((value for name in names if (value := given.get(name, "").strip())), "")
 
-    exporter, protocol = of("OTEL_TRACES_EXPORTER").lower(), of(*_PROTOCOLS).lower()
-    if of("OTEL_SDK_DISABLED").lower() == "true" or exporter == "none" or not (exporter or of(*_ENDPOINTS)):
+    exporter, protocol = first_set("OTEL_TRACES_EXPORTER").lower(), first_set(*_PROTOCOLS).lower()
+    if (
+        first_set("OTEL_SDK_DISABLED").lower() == "true"
+        or exporter == "none"
+        or not (exporter or first_set(*_ENDPOINTS))
+    ):
         return False
     if exporter not in {"", "otlp"} or protocol not in {"", "http/protobuf"}:
         reason = "spans use OTLP over HTTP only: OTEL_TRACES_EXPORTER=otlp, OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"

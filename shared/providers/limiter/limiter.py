@@ -120,7 +120,7 @@ class ProviderLimits:
     timing: Timing = field(default_factory=Timing)
     query_share: float = 0.0
 
-    def of(self, tenant: str) -> Rates:
+    def for_tenant(self, tenant: str) -> Rates:
         return self.tenants.get(tenant, self.tenant_rates)
 
 
@@ -453,7 +453,7 @@ class Limiter:
 
     def _buckets_of(self, tenant: str) -> tuple[Bucket, Bucket] | None:
         if tenant not in self._tenant_buckets:
-            rates = self.limits.of(tenant)
+            rates = self.limits.for_tenant(tenant)
             self._tenant_buckets[tenant] = rates.buckets() if rates.declared else None
         return self._tenant_buckets[tenant]
 

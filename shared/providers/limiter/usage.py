@@ -28,7 +28,7 @@ async def usage_of(limiter: Limiter, tenant: str) -> list[LimitUse]:
         Unavailable: the broker is unavailable.
     """
     limits = limiter.limits
-    own = (tenant, limits.of(tenant))
+    own = (tenant, limits.for_tenant(tenant))
     uses = await read(limiter.redis, limiter.script, limits.component, limits.rates, own)
     pause = (await limiter.endings.pauses()).get(tenant)
     return uses if pause is None or pause.is_over else [*uses, _of_pause(pause, limits.component, tenant)]

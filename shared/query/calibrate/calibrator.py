@@ -189,7 +189,7 @@ class Calibrator:
         texts = await self._texts(collection, [passed.chunk_id for passed in sample])
         pairs = [passed for passed in sample if str(passed.chunk_id) in texts]
         if len(pairs) >= MIN_PAIRS:
-            embedder = self._embedders.of(collection.embedding_model)
+            embedder = self._embedders.named(collection.embedding_model)
             questions = await embedder.embed(embedder.prefixes.queries(passed.question for passed in pairs))
             return measure_baseline(questions, np.stack([texts[str(passed.chunk_id)] for passed in pairs]))
         return await self._baseline_of_texts(collection)

@@ -30,14 +30,14 @@ class QuestionVectors:
         self._most = most
         self._remembered = OrderedDict[_Key, Vectors]()
 
-    async def of(self, questions: Sequence[str], collection: Collection) -> Vectors:
+    async def embed(self, questions: Sequence[str], collection: Collection) -> Vectors:
         """Return unit vectors of shape `(n, dimensions)`; row i belongs to question i.
 
         Raises:
             Conflict: no setting describes the collection's embedding.
             Transient: the provider is not available, and a question is new.
         """
-        embedder = self._embedders.of(collection.embedding_model)
+        embedder = self._embedders.named(collection.embedding_model)
         keys = [(collection.id, embedder.name, question) for question in questions]
         new = [key for key in dict.fromkeys(keys) if key not in self._remembered]
         found = {key: self._remembered[key] for key in keys if key in self._remembered}

@@ -92,7 +92,9 @@ async def expected_ranks(  # noqa: PLR0917 - the parts of a search
     few = replace(query, top_k=len(query.expected), candidates=True)
     own = rescale(await searcher.search(channel_query, scopes.chosen, few, weights), baseline)
     wide = rescale(await searcher.search(channel_query, scopes.unfiltered, few, weights), baseline)
-    counted = {channel: _with(found, own.get(channel)) for channel, found in hits.items() if weights.of(channel) > 0}
+    counted = {
+        channel: _with(found, own.get(channel)) for channel, found in hits.items() if weights.weight(channel) > 0
+    }
     fused = {m.chunk_id: (rank, m.score) for rank, m in enumerate(fuse(counted, query.fusion, weights), 1)}
     visible = {chunk for found in own.values() for chunk in found.scores}
     there = {chunk for found in wide.values() for chunk in found.scores}

@@ -17,7 +17,7 @@ class ReplacedVersions:
     """The documents of each collection whose older versions may still have points."""
 
     def __init__(self) -> None:
-        self._of: dict[UUID, dict[UUID, tuple[int, float]]] = {}
+        self._by_collection: dict[UUID, dict[UUID, tuple[int, float]]] = {}
 
     def remember(self, collection_id: UUID, shown: Mapping[UUID, ShownVersion]) -> None:
         """Remember the versions that queries see of documents that have replaced others, until these are deleted."""
@@ -28,15 +28,19 @@ class ReplacedVersions:
             if each.version is not None and each.age_seconds is not None
         }
         if remembered:
-            self._of = {of: documents for of in self._of if (documents := self._current(of, now))}
-            documents = self._of.get(collection_id, {}) | remembered
+            self._by_collection = {
+                other: documents for other in self._by_collection if (documents := self._current(other, now))
+            }
+            documents = self._by_collection.get(collection_id, {}) | remembered
             newest = sorted(documents, key=lambda document: documents[document][1])[-_MOST_DOCUMENTS:]
-            self._of[collection_id] = {document: documents[document] for document in newest}
+            self._by_collection[collection_id] = {document: documents[document] for document in newest}
 
-    def of(self, collection_id: UUID) -> dict[UUID, int]:
+    def min_versions(self, collection_id: UUID) -> dict[UUID, int]:
         """Return the versions, by document, below which the points of a collection's documents are to be excluded."""
         documents = self._current(collection_id, elapsed_seconds())
         return {document: version for document, (version, _) in documents.items()}
 
     def _current(self, collection_id: UUID, now: float) -> dict[UUID, tuple[int, float]]:
-        return {document: each for document, each in self._of.get(collection_id, {}).items() if each[1] > now}
+        return {
+            document: each for document, each in self._by_collection.get(collection_id, {}).items() if each[1] > now
+        }

@@ -257,7 +257,7 @@ class Retriever:
             return retrieval
         retrieval.weights = query.weights or collection.weights
         # After a failover, a document's version may have become an earlier one again.
-        replaced = self._replaced.of(collection.id) if collection.damage is None else {}
+        replaced = self._replaced.min_versions(collection.id) if collection.damage is None else {}
         visible = without_older_versions(visible_points(collection.location, conditions), replaced)
         search = _Search(collection, query, visible, visible, retrieval)
         await self._searcher.require_affordable(visible, conditions)
@@ -293,7 +293,7 @@ class Retriever:
             Transient: the embedding provider is not available.
             Refused: the provider rejects a question.
         """
-        return await self._vectors.of(questions, collection)
+        return await self._vectors.embed(questions, collection)
 
     async def _expected(self, search: _Search, matches: Sequence[Match]) -> list[ExpectedChunk]:
         """Return the ranks of the expected chunks. Chunks hidden by the caller's key are absent."""
@@ -357,7 +357,7 @@ class Retriever:
             Transient: the embedding provider or Qdrant is unavailable.
         """
         results: list[dict[Channel, ChannelHits]] = []
-        embedder = self._embedders.of(collection.embedding_model)
+        embedder = self._embedders.named(collection.embedding_model)
         for part in pack(questions, max_inputs=_BATCH_INPUTS, max_tokens=_BATCH_TOKENS):
             batch = [questions[i] for i in part]
             for question, vector in zip(batch, await embedder.embed(embedder.prefixes.queries(batch)), strict=True):
@@ -383,7 +383,7 @@ class Retriever:
         question, retrieval = search.query.question, search.retrieval
         if search.vector is None:
             with search.trace.timed("embed"):
-                search.vector = (await self._vectors.of([question], search.collection))[0]
+                search.vector = (await self._vectors.embed([question], search.collection))[0]
             search.trace.record("embed", EmbedFacts(1))
         channel_query = ChannelQuery(search.vector, query_vector(question, search.collection.languages))
         with search.trace.timed("search"):
@@ -427,7 +427,7 @@ class Retriever:
         search.trace.record("rewrite", RewriteFacts(len(texts)))
         if not texts:
             return []
-        vectors = await self._vectors.of(texts, search.collection)
+        vectors = await self._vectors.embed(texts, search.collection)
         languages = search.collection.languages
         terms = [query_vector(text, languages) for text in texts]
         search.rewritten = [ChannelQuery(*each) for each in zip(vectors, terms, strict=True)]
@@ -475,7 +475,7 @@ class Retriever:
         if query.unit == "sentences" and chunks and search.vector is not None:
             with trace.timed("sentences"):
                 chunks = await windows_of(
-                    self._embedders.of(search.collection.embedding_model), search.vector, chunks, query.window
+                    self._embedders.named(search.collection.embedding_model), search.vector, chunks, query.window
                 )
         trace.record("return", ReturnFacts(len(chunks), query.unit, min(start, len(matches)), distinct.duplicates))
         return chunks
@@ -595,7 +595,7 @@ def _take_candidates(search: _Search) -> None:
     retrieval.candidates = fuse(search.channels, query.fusion, retrieval.weights)[:_MOST_CANDIDATES]
     retrieval.floors = {channel: hits.floor for channel, hits in search.channels.items()}
     retrieval.candidate_reference_scores = {channel: reference_score(hits) for channel, hits in search.channels.items()}
-    search.channels = {c: hits for c, hits in search.channels.items() if retrieval.weights.of(c) > 0}
+    search.channels = {c: hits for c, hits in search.channels.items() if retrieval.weights.weight(c) > 0}
 
 
 async def _reranked(reranker: Reranker, matches: list[Match], search: _Search) -> list[Match]:

@@ -69,5 +69,5 @@ class Searcher:
 
 def _channels(channel_query: ChannelQuery, query: Query, weights: Weights) -> list[Channel]:
     """Return the channels of a query that can find chunks."""
-    searched = [c for c in dict.fromkeys(query.channels) if query.candidates or weights.of(c) > 0]
+    searched = [c for c in dict.fromkeys(query.channels) if query.candidates or weights.weight(c) > 0]
     return [c for c in searched if c != "bm25" or channel_query.terms.indices]

@@ -74,11 +74,11 @@ class VisiblePoints:
 def visible_points(location: IndexLocation, conditions: Sequence[Condition] = ()) -> VisiblePoints:
     """Select the visible points of a collection: points of complete versions, under further conditions."""
 
-    def of(kind: PointKind) -> Filter:
+    def visible(kind: PointKind) -> Filter:
         return {"must": [*_of_kind(location, kind), *conditions], "must_not": [_equals("hidden", value=True)]}
 
     corpus = {"must": [_equals("group", group(location, "t"))]}
-    return VisiblePoints(location, of("q"), of("t"), corpus)
+    return VisiblePoints(location, visible("q"), visible("t"), corpus)
 
 
 def without_older_versions(where: VisiblePoints, versions: Mapping[UUID, int]) -> VisiblePoints:

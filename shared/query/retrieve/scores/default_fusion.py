@@ -80,16 +80,20 @@ def reference_score(hits: ChannelHits | None) -> float:
 def _parts(chunks: Sequence[str], channels: Channels, many: Sequence[Weights]) -> tuple[Values, Values, Values]:
     """Return the evidence as arrays of shape `(weights, chunks)`; a channel that was not searched adds nothing."""
     searched = [channel in channels for channel in CHANNELS]
-    shares = np.array([[weights.of(channel) for channel in CHANNELS] for weights in many], dtype=float) * searched
+    shares = np.array([[weights.weight(channel) for channel in CHANNELS] for weights in many], dtype=float) * searched
     shares /= np.maximum(shares.max(axis=1, keepdims=True), np.finfo(float).tiny)  # only their ratios matter
     of_questions, of_texts, of_words = shares.T[:, :, None]
     questions, texts, words = (scores_in(channels.get(channel), chunks) for channel in CHANNELS)
-    of = {channel: reference_score(channels.get(channel)) for channel in CHANNELS}
+    reference_scores = {channel: reference_score(channels.get(channel)) for channel in CHANNELS}
     # A channel without weight is not searched, so it has no reference score.
-    reference = np.maximum(of["questions"], np.where(of_texts > 0, of["text"], 0.0))
-    similarity = np.maximum(of_questions * _out(questions, reference), of_texts * _out(texts, of["text"]))
+    reference = np.maximum(reference_scores["questions"], np.where(of_texts > 0, reference_scores["text"], 0.0))
+    similarity = np.maximum(of_questions * _out(questions, reference), of_texts * _out(texts, reference_scores["text"]))
     same_question = _SAME_GAIN * np.maximum(0.0, questions - _SAME) * texts
-    return similarity, of_words * _out(words, of["bm25"]), np.minimum(of_questions, of_texts) * same_question
+    return (
+        similarity,
+        of_words * _out(words, reference_scores["bm25"]),
+        np.minimum(of_questions, of_texts) * same_question,
+    )
 
 
 def scores_in(hits: ChannelHits | None, chunks: Sequence[str]) -> Values:

@@ -83,7 +83,7 @@ def _scores(
 ) -> Mapping[str, tuple[float, ScoreParts | None]]:
     if fusion == "scores":
         return evidence(list(ranks), channels, weights)
-    scores = _FUSIONS[fusion](ranks, channels, {channel: weights.of(channel) for channel in channels})
+    scores = _FUSIONS[fusion](ranks, channels, {channel: weights.weight(channel) for channel in channels})
     return {chunk: (score, None) for chunk, score in scores.items()}
 
 
