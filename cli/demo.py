@@ -14,10 +14,10 @@ from rich.console import Console
 
 from cli import demo_documents, output
 from cli.client import CliClient
-from cli.ingestion import SEARCHABLE, Until, UploadBatch, follow, upload, why_it_waits
+from cli.ingestion import SEARCHABLE, Until, UploadBatch, follow, upload, waiting_reason
 from cli.launcher import DEFAULT_PORT, Launcher, LaunchPlan, StopRequested, announce_restarts, stoppable
 from cli.meter import Meter
-from cli.programs import Crew
+from cli.programs import WorkerCounts
 from shared.domain.errors import Unavailable
 from shared.process import hardening
 from shared.settings import Settings, load
@@ -37,20 +37,20 @@ QUESTIONS = (
 def run(data_dir: Path, console: Console) -> None:
     """Run the demo. A second run waits for nothing, because the documents are stored already."""
     started = time.monotonic()
-    launcher = Launcher(LaunchPlan(settings_for(data_dir), Crew(), port=0), console)
+    launcher = Launcher(LaunchPlan(settings_for(data_dir), WorkerCounts(), port=0), console)
     announce_restarts(console)
     with stoppable(launcher), hardening.private_files():
         try:
             with launcher, CliClient(launcher.url, launcher.key or _key()) as client:
-                _show(Show(client, console, started), data_dir)
-                _print_farewell(launcher, data_dir, console, time.monotonic() - started)
+                _show(Demo(client, console, started), data_dir)
+                _print_next_steps(launcher, data_dir, console, time.monotonic() - started)
         except StopRequested:
             output.say(console, "stopped; `make demo` continues from here")
             raise
 
 
 @dataclass(frozen=True, slots=True)
-class Show:
+class Demo:
     """The client, the console, the start time (monotonic clock) and the pauses of a demo."""
 
     client: CliClient
@@ -71,7 +71,7 @@ class Show:
         return round(time.monotonic() - self.started)
 
 
-def _show(show: Show, data_dir: Path) -> None:
+def _show(show: Demo, data_dir: Path) -> None:
     """Upload the documents, and ask as soon as the first one is searchable, which answers the first question."""
     first, *others = QUESTIONS
     batch, was_stored = _upload(show, demo_documents.write(data_dir / "documents"))
@@ -90,7 +90,7 @@ def _show(show: Show, data_dir: Path) -> None:
     _sum_up(show, batch)
 
 
-def _upload(show: Show, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
+def _upload(show: Demo, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
     """Upload the documents and wait until the first one is searchable.
 
     Returns:
@@ -100,7 +100,7 @@ def _upload(show: Show, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
         Unavailable: no document could be ingested.
     """
     batch = UploadBatch(len(files))
-    with Meter(show.console, why=lambda seconds: why_it_waits(show.client, batch, stalled_seconds=seconds)) as meter:
+    with Meter(show.console, why=lambda seconds: waiting_reason(show.client, batch, stalled_seconds=seconds)) as meter:
         for lane, some in _in_order(files):
             for _ in upload(show.client, some, COLLECTION, lane, batch):
                 meter.show(batch.count("searchable"))
@@ -116,10 +116,10 @@ def _upload(show: Show, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
     return batch, was_stored
 
 
-def _follow(show: Show, batch: UploadBatch) -> None:
+def _follow(show: Demo, batch: UploadBatch) -> None:
     """Show progress until the urgent documents are ready, or a timeout, and all documents are searchable."""
     started = time.monotonic()
-    with Meter(show.console, why=lambda seconds: why_it_waits(show.client, batch, stalled_seconds=seconds)) as meter:
+    with Meter(show.console, why=lambda seconds: waiting_reason(show.client, batch, stalled_seconds=seconds)) as meter:
         for _ in follow(show.client, batch, sleep=show.sleep):
             meter.show(_some(batch, URGENT).count())
             enough = _is_reached(batch, URGENT, "ready") or time.monotonic() - started > GENERATION_SECONDS
@@ -148,7 +148,7 @@ def _matched_question(answer: Answer) -> str | None:
     return next((chunk.matched_question for chunk in answer.chunks if chunk.chunk_id in cited), None)
 
 
-def _sum_up(show: Show, batch: UploadBatch) -> None:
+def _sum_up(show: Demo, batch: UploadBatch) -> None:
     count = next(follow(show.client, batch))
     questions = sum(document.questions for document in batch.documents.values())
     show.say(f"\n{count.searchable} documents, {count.chunks} chunks, {questions} generated questions: searchable.")
@@ -180,7 +180,7 @@ def _in_order(files: dict[str, Path]) -> Iterator[tuple[Lane, dict[str, Path]]]:
         yield lane, {n: path for n, path in files.items() if lanes[n] == lane and not n.startswith(FIRST)}
 
 
-def _print_farewell(launcher: Launcher, data_dir: Path, console: Console, seconds: float) -> None:
+def _print_next_steps(launcher: Launcher, data_dir: Path, console: Console, seconds: float) -> None:
     output.say(
         console, f"\nDone in {timedelta(seconds=round(seconds))}; the API was at {launcher.url}. Keep it running:"
     )

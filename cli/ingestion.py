@@ -202,7 +202,7 @@ def job_of(client: CliClient, job: str) -> Job | None:
         return None
 
 
-def why_it_waits(client: CliClient, batch: UploadBatch | None = None, *, stalled_seconds: float) -> str | None:
+def waiting_reason(client: CliClient, batch: UploadBatch | None = None, *, stalled_seconds: float) -> str | None:
     """Return a sentence about the reason why work waits; None without any, or if the server does not answer this key.
 
     Args:

@@ -23,7 +23,7 @@ from rich.console import Console
 
 from cli.first_check import FirstCheck
 from cli.first_minute import watched
-from cli.programs import Crew, Programs, children, environment_of, reachable
+from cli.programs import Programs, WorkerCounts, children, environment_of, reachable
 from embedded import llama
 from embedded.ports import free_port
 from embedded.secret import stored_password
@@ -67,12 +67,12 @@ class LaunchPlan:
 
     Args:
         settings: settings of the user.
-        crew: numbers of workers of each kind.
+        worker_counts: numbers of workers of each kind.
         port: port of the API; None: the settings' port; 0: any free port.
     """
 
     settings: Settings
-    crew: Crew
+    worker_counts: WorkerCounts
     port: int | None = None
 
 
@@ -81,7 +81,7 @@ class Launcher:
 
     def __init__(self, plan: LaunchPlan, console: Console) -> None:
         self._console = console
-        self._crew = plan.crew
+        self._worker_counts = plan.worker_counts
         settings = plan.settings
         port = settings.api_port if plan.port is None else plan.port
         port = port or free_port()
@@ -163,11 +163,16 @@ class Launcher:
         logs = self._stack.data_dir / "logs"
         host, port = settings.api_host, settings.api_port
         environment = self._stack.environment()
-        read = 0 if off_because(settings) else self._crew.read
-        crew = children(
-            environment, logs, replace(self._crew, read=read), host=host, port=port, grace=settings.shutdown_timeout
+        read = 0 if off_because(settings) else self._worker_counts.read
+        processes = children(
+            environment,
+            logs,
+            replace(self._worker_counts, read=read),
+            host=host,
+            port=port,
+            grace=settings.shutdown_timeout,
         )
-        return Programs(list(crew), self._failures.put)
+        return Programs(list(processes), self._failures.put)
 
     def _address(self, engine: Engine) -> str:
         """Return where an engine runs, its hosts and its model."""

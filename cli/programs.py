@@ -22,7 +22,7 @@ _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared wi
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class WorkerCounts:
     """Numbers of worker processes of each kind."""
 
     parse: int = 1
@@ -65,14 +65,14 @@ class Programs:
 
 
 def children(
-    environment: Mapping[str, str], logs: Path, crew: Crew, *, host: str, port: int, grace: timedelta
+    environment: Mapping[str, str], logs: Path, worker_counts: WorkerCounts, *, host: str, port: int, grace: timedelta
 ) -> Iterator[Child]:
     """Yield the API, the workers and the scheduler.
 
     Args:
         environment: settings for all children.
         logs: folder of the log files.
-        crew: numbers of workers.
+        worker_counts: numbers of workers.
         host: address on which the API listens.
         port: port on which the API listens.
         grace: longest time that a stopping worker waits for its open calls.
@@ -90,10 +90,10 @@ def children(
 
     yield child("api", "api", "api", "--checked")
     for queue, count in (
-        ("parse", crew.parse),
-        ("read", crew.read),
-        ("generate", crew.generate),
-        ("index", crew.index),
+        ("parse", worker_counts.parse),
+        ("read", worker_counts.read),
+        ("generate", worker_counts.generate),
+        ("index", worker_counts.index),
     ):
         for number in range(1, count + 1):
             yield child(f"worker-{queue}" + (f"-{number}" if count > 1 else ""), queue, "workers", queue)

@@ -48,7 +48,7 @@ class RequestMiddleware:
     def __init__(self, app: ASGIApp, most: int) -> None:
         self._app = app
         self._slots = Slots(most)
-        self._starts = Starts()
+        self._starts = FairAdmission()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -105,7 +105,7 @@ class RequestMiddleware:
                 _record(scope, status, time.perf_counter() - started_at, span)
 
 
-class Starts:
+class FairAdmission:
     """Starts at most four requests in each iteration of the event loop, round-robin by key.
 
     A refused request is often answered without waiting. A client that sends hundreds would otherwise hold the loop for

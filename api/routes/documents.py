@@ -40,7 +40,7 @@ from shared.http.state import CollectionCacheDep, QuotasDep, ServicesDep, Shutdo
 from shared.http.strict_route import StrictRoute
 from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.documents.documents import Documents
-from shared.ledger.documents.listing import ListPosition, Order, Wanted
+from shared.ledger.documents.listing import DocumentFilter, ListPosition, Order
 from shared.ledger.model import states
 from shared.maintenance.descriptions import update_points
 
@@ -155,7 +155,7 @@ async def page(
     cursor: paging.Cursor = None,
 ) -> Response:
     """List documents, newest first or in the order of `sort`. `id`, up to 100 times, selects documents by their ids."""
-    selection = Wanted(
+    selection = DocumentFilter(
         ids=ids,
         collection=collection,
         in_states=None if state is None else [DocumentState(one) for one in state.split(",")],

@@ -40,11 +40,11 @@ def up(  # noqa: PLR0917 - all are options
 
     from cli.launcher import LaunchPlan, in_data_dir
     from cli.launcher import up as run
-    from cli.programs import Crew
+    from cli.programs import WorkerCounts
     from shared.settings import load
 
-    crew = Crew(parse=parse_workers, read=read_workers, generate=generate_workers, index=index_workers)
-    run(LaunchPlan(in_data_dir(load(), data_dir), crew, port), Console())
+    worker_counts = WorkerCounts(parse=parse_workers, read=read_workers, generate=generate_workers, index=index_workers)
+    run(LaunchPlan(in_data_dir(load(), data_dir), worker_counts, port), Console())
 
 
 def demo(

@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from shared.ledger.documents.documents import StoredVersion
-    from shared.maintenance.orphans import Census
+    from shared.maintenance.orphans import StoreInventory
 
 MISSING = 4  # exit code
 _SHOWN = 20
@@ -38,17 +38,17 @@ def check(
 
     from shared.maintenance.orphans import APART
 
-    census, lost = asyncio.run(_census(delete=delete))
-    for name in sorted(census.orphans)[:_SHOWN]:
-        due = "due" if name in census.due else f"due from {census.orphans[name] + APART:%Y-%m-%d %H:%M} UTC"
+    inventory, lost = asyncio.run(_inventory(delete=delete))
+    for name in sorted(inventory.orphans)[:_SHOWN]:
+        due = "due" if name in inventory.due else f"due from {inventory.orphans[name] + APART:%Y-%m-%d %H:%M} UTC"
         print(f"{name}  {due}")
-    if len(census.orphans) > _SHOWN:
-        print(f"and {len(census.orphans) - _SHOWN:,} more")
+    if len(inventory.orphans) > _SHOWN:
+        print(f"and {len(inventory.orphans) - _SHOWN:,} more")
     print(
-        f"{census.files:,} files; {len(census.orphans):,} that no document needs, {len(census.due):,} of them due;"
-        f" {census.deleted:,} deleted"
+        f"{inventory.files:,} files; {len(inventory.orphans):,} that no document needs,"
+        f" {len(inventory.due):,} of them due; {inventory.deleted:,} deleted"
     )
-    if census.too_many and not delete:
+    if inventory.too_many and not delete:
         print(
             "Too many are due, so the scheduler deletes none: does FOREASK_DATABASE_URL belong to this store?"
             " If so, `foreask uploads check --delete` deletes them."
@@ -69,7 +69,7 @@ def adopt() -> None:
     print("The store of uploads belongs to the deployment of this ledger.")
 
 
-async def _census(*, delete: bool) -> tuple[Census, list[StoredVersion]]:
+async def _inventory(*, delete: bool) -> tuple[StoreInventory, list[StoredVersion]]:
     from contextlib import AsyncExitStack
 
     from shared.services.parts import Parts
@@ -77,8 +77,8 @@ async def _census(*, delete: bool) -> tuple[Census, list[StoredVersion]]:
 
     async with AsyncExitStack() as stack:
         orphans = Parts(load(), stack).orphans
-        census = await (orphans.tidy(confirmed=True) if delete else orphans.count())
-        return census, [version async for version in orphans.lost()]
+        inventory = await (orphans.tidy(confirmed=True) if delete else orphans.count())
+        return inventory, [version async for version in orphans.lost()]
 
 
 async def _adopt() -> None:

@@ -42,7 +42,7 @@ def upsert(request: Json, shape: Shape, most: Callable[[], int] = lambda: OPERAT
     condition = optional_filter(request.get("update_filter"))
     mode = _MODES[request.get("update_mode") or "upsert"]
     slices = _slices(points, most)
-    return _then_refuse(((Operation.upsert_points(some, condition, mode), len(some)) for some in slices), refusal)
+    return _then_raise(((Operation.upsert_points(some, condition, mode), len(some)) for some in slices), refusal)
 
 
 def _slices(points: list[engine.Point], most: Callable[[], int]) -> Iterator[list[engine.Point]]:
@@ -104,7 +104,7 @@ def _payload(request: Json) -> Json:
     return payload
 
 
-def _then_refuse(made: Iterator[Counted], refusal: ErrorReply | None) -> Iterator[Counted]:
+def _then_raise(made: Iterator[Counted], refusal: ErrorReply | None) -> Iterator[Counted]:
     yield from made
     if refusal is not None:
         raise refusal

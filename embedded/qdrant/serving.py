@@ -60,7 +60,7 @@ class Serving:
                 self._write()
                 overtaken = 0
             if not self._reads:
-                wait = self._shard.tend()
+                wait = self._shard.sync_if_due()
 
     def _arrive(self, number: int, code: int, body: bytes) -> None:
         kind = RequestKind(code)

@@ -124,7 +124,7 @@ class Shard:
     def release(self) -> None:
         self._held = False
 
-    def tend(self) -> float | None:
+    def sync_if_due(self) -> float | None:
         """Sync or flush if it is due; return after how many seconds to call again, None if not before a write."""
         if self._unflushed_since is None or self._held:
             return None

@@ -42,7 +42,7 @@ class Store:
     async def start(self) -> None:
         """Open the collections, and start to optimize in the background."""
         directories = self._collection_directories()
-        opened = await asyncio.gather(*(ServedCollection.open(path, _die) for path in directories))
+        opened = await asyncio.gather(*(ServedCollection.open(path, _exit_process) for path in directories))
         self._collections = {unquote(collection.directory.name): collection for collection in opened}
         self._maintenance = asyncio.get_running_loop().create_task(self._maintain())
 
@@ -72,7 +72,7 @@ class Store:
             if self.exists(name):
                 raise ErrorReply(409, f"Wrong input: Collection `{name}` already exists!")
             ServedCollection.create(self._path(name), schema.creation(request))
-            self._collections[name] = await ServedCollection.open(self._path(name), _die)
+            self._collections[name] = await ServedCollection.open(self._path(name), _exit_process)
 
     async def delete(self, name: str) -> bool:
         """Delete the collection; return false if it does not exist."""
@@ -106,7 +106,7 @@ class Store:
                     log.exception("maintenance.failed", collection=name)
 
 
-def _die() -> None:
+def _exit_process() -> None:
     """End this process, which its supervisor then restarts, because the process of a collection has ended."""
     log.critical("collection.ended")
     os._exit(1)

@@ -26,7 +26,7 @@ _SURE = 0.1  # largest standard error of its slope, relative to the slope
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class ExpectedCalls:
     """The calls for a chunk's questions, if these do not exist yet.
 
     Args:
@@ -42,9 +42,9 @@ class Need:
     questions: int
 
 
-def need_of(tenant: str, model: str, content: ChunkContent, options: GenerationOptions) -> Need:
+def expected_calls(tenant: str, model: str, content: ChunkContent, options: GenerationOptions) -> ExpectedCalls:
     calls = requests(content, options)
-    return Need(
+    return ExpectedCalls(
         key=key_of(tenant, model, options.strategy, calls),
         calls=len(calls),
         prompt_chars=sum(len(message.content) for call in calls for message in call.messages),
@@ -84,7 +84,7 @@ def measured(
     """
     whole = []
     for chunk in billed:
-        need = need_of(chunk.tenant, model, chunk.content, options_of(chunk.options))
+        need = expected_calls(chunk.tenant, model, chunk.content, options_of(chunk.options))
         if need.key == chunk.content_key and need.calls == chunk.calls:
             whole.append((chunk, need))
     usage = sum((chunk.usage for chunk, _ in whole), Usage())
@@ -156,7 +156,7 @@ class Quantities:
         self.kept_chars += len(content.text)
 
     def add(
-        self, content: ChunkContent, need: Need | None = None, twins: int = 0, ready: int = 0, paid: int = 0
+        self, content: ChunkContent, need: ExpectedCalls | None = None, twins: int = 0, ready: int = 0, paid: int = 0
     ) -> None:
         """Count a chunk.
 

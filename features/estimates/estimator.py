@@ -11,15 +11,15 @@ from uuid import UUID
 
 from features.estimates.arithmetic import (
     Amounts,
-    Need,
+    ExpectedCalls,
     Quantities,
     Ratios,
     amounts,
     batch_duration,
     duration,
+    expected_calls,
     margin,
     measured,
-    need_of,
     tokens_of,
 )
 from features.estimates.domain import Estimate, StoredChunk, TierEstimate
@@ -93,7 +93,7 @@ class _Chunk:
     """
 
     content: ChunkContent
-    need: Need | None
+    need: ExpectedCalls | None
     ready: int = 0
     keeps_text: bool = False
     reasons: tuple[str | None, ...] = ()
@@ -311,7 +311,7 @@ class _Counting:
     """
 
     def __init__(self, tenant: str, model: str, options: GenerationOptions) -> None:
-        self._need_of = partial(need_of, tenant, model, options=options)
+        self._need_of = partial(expected_calls, tenant, model, options=options)
         self._seen: set[bytes] = set()  # prefixes of the keys of content that must be paid: 75 bytes a chunk
         self.count = Quantities()
 

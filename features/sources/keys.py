@@ -19,7 +19,7 @@ def too_long(size_bytes: int) -> str | None:
     return problem_of_size(size_bytes, MOST_KEY_BYTES)
 
 
-def stand_in(name: str, prefix: str = "", suffix: str = "", *, digest: str | None = None) -> str:
+def substitute_key(name: str, prefix: str = "", suffix: str = "", *, digest: str | None = None) -> str:
     """Return a key for an entry whose name cannot be a key, so that the entry can be reported.
 
     Names that differ have different keys, except by chance or if the prefix leaves no space.

@@ -65,7 +65,7 @@ class Verification:
         intend: Intend | None = None,
     ) -> None:
         self.position = position or Position()
-        self._intend = intend
+        self._save_intended = intend
         self._reopened = set(reopened)  # of the current page
         self._audit = audit
         self._index = index
@@ -103,14 +103,14 @@ class Verification:
         while True:
             page, after = await self._index.scroll_points(self._location, after=after, limit=_POINTS)
             self._points += len(page)
-            for finding in await self._mend_strays(page):
+            for finding in await self._repair_strays(page):
                 yield finding
             self.position = Position("points", after) if after is not None else Position("documents")
             yield self.so_far
             if after is None:
                 return
 
-    async def _mend_strays(self, points: Sequence[StoredPoint]) -> list[DifferingPoint]:
+    async def _repair_strays(self, points: Sequence[StoredPoint]) -> list[DifferingPoint]:
         _, suspects = await self._classify_strays(points)
         if not suspects:
             return []
@@ -167,7 +167,7 @@ class Verification:
                 return
             settled = [s for s in page if self._is_settled(s)]
             self._documents += len(settled)
-            async for finding in self._mend_gaps(settled):
+            async for finding in self._repair_gaps(settled):
                 yield finding
             after = page[-1].external_id
             self.position = Position("documents", after)
@@ -177,7 +177,7 @@ class Verification:
     async def has_lost(self, documents: Sequence[DocumentSnapshot]) -> bool:
         """Return whether Qdrant lacks a point of these documents, as they were and still are."""
         settled = [document for document in documents if self._is_settled(document)]
-        async with aclosing(self._mend_gaps(settled)) as gaps:
+        async with aclosing(self._repair_gaps(settled)) as gaps:
             async for gap in gaps:
                 if gap.kind == "missing":
                     return True
@@ -188,13 +188,13 @@ class Verification:
         is_reopened = document.id in self._reopened and document.is_reopened
         return document.live_version is not None and (document.is_final or is_reopened)
 
-    async def _mend_gaps(self, documents: Sequence[DocumentSnapshot]) -> AsyncGenerator[DifferingPoint]:
+    async def _repair_gaps(self, documents: Sequence[DocumentSnapshot]) -> AsyncGenerator[DifferingPoint]:
         before = {document.id: document for document in documents}
         async for gaps in self._find_gaps(list(before)):
-            for finding in await self._mend_slice(gaps, before):
+            for finding in await self._repair_slice(gaps, before):
                 yield finding
 
-    async def _mend_slice(
+    async def _repair_slice(
         self, gaps: Sequence[_Difference], before: Mapping[UUID, DocumentSnapshot]
     ) -> list[DifferingPoint]:
         """Repair the gaps of a few chunks, whose documents may be processed again because of that."""
@@ -238,9 +238,9 @@ class Verification:
         return await held.index_again(list({g.chunk_id for g in gaps if g.rewrite and g.chunk_id}))
 
     async def _record(self, differences: Sequence[_Difference]) -> None:
-        if self._intend is not None:
+        if self._save_intended is not None:
             reopened = {each.document_id for each in differences if each.rewrite and each.document_id}
-            await self._intend([_point(difference) for difference in differences], self._reopened | reopened)
+            await self._save_intended([_point(difference) for difference in differences], self._reopened | reopened)
 
     def _finding(self, difference: _Difference, *, repaired: bool) -> DifferingPoint:
         self._differences[difference.kind] += 1

@@ -115,7 +115,7 @@ class _Pages:
             repair=job.progress.repair,
             position=self._position,
             reopened=job.request.reopened,
-            intend=self._intend,
+            intend=self._save_intended,
         )
         before = verification.so_far
         async with aclosing(verification.run()) as items:
@@ -128,7 +128,7 @@ class _Pages:
                     await self._finish_page(verification.position, read)
                     before = item
 
-    async def _intend(self, differences: Sequence[DifferingPoint], reopened: Some[UUID]) -> None:
+    async def _save_intended(self, differences: Sequence[DifferingPoint], reopened: Some[UUID]) -> None:
         """Save the repairs so far, and the next ones."""
         found, self._repaired = self._repaired, _Found()
         intended = self._intended | {difference.point_id: difference for difference in differences}

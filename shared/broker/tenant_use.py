@@ -75,7 +75,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class BucketState:
     """The state of a bucket after a request.
 
     Args:
@@ -142,9 +142,9 @@ class TenantUse:
         self._close = self._redis.register_script(_CLOSE)
         self._spend = self._redis.register_script(_SPEND)
         self._unavailable_until = 0.0
-        self._empty: dict[str, tuple[float, Taken]] = {}  # time and reply of the last refusal of each bucket
+        self._empty: dict[str, tuple[float, BucketState]] = {}  # time and reply of the last refusal of each bucket
 
-    async def take_request(self, owner: str, per_second: float, burst: int) -> Taken | None:
+    async def take_request(self, owner: str, per_second: float, burst: int) -> BucketState | None:
         """Take a token from the bucket of `burst` of a tenant or a key; None if the broker is unavailable.
 
         An empty bucket is not checked again until it can have a token, so a client that sends far too many requests
@@ -156,7 +156,7 @@ class TenantUse:
         if reply is None:
             return None
         granted, left, wait, full = reply
-        taken = Taken(bool(granted), left, timedelta(milliseconds=wait), timedelta(milliseconds=full))
+        taken = BucketState(bool(granted), left, timedelta(milliseconds=wait), timedelta(milliseconds=full))
         if not taken.granted:
             self._empty[owner] = self._now(), taken
         return taken
@@ -200,7 +200,7 @@ class TenantUse:
     async def aclose(self) -> None:
         await self._redis.aclose()
 
-    def _still_empty(self, tenant: str) -> Taken | None:
+    def _still_empty(self, tenant: str) -> BucketState | None:
         if tenant not in self._empty:
             return None
         since, refused = self._empty[tenant]

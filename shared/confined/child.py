@@ -26,7 +26,7 @@ from importlib import import_module
 from pathlib import Path
 
 from shared.confined import confinement, usage
-from shared.confined.protocol import LENGTH, MOST_FILES, READY, Ended, Load, framed
+from shared.confined.protocol import LENGTH, MOST_FILES, READY, Load, ProcessMustExit, framed
 from shared.process import priority
 
 SCRATCH_BYTES = 1024 * 1024
@@ -50,7 +50,7 @@ def main() -> None:
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is needed
         os.dup2(nothing.fileno(), 0)
     usage.open_figures()
-    tie_to_parent()
+    die_with_parent()
     load_codecs()
     module = import_module(kind)
     load: Load = module.prepare(folder, *sys.argv[5:])
@@ -63,14 +63,14 @@ def main() -> None:
         limit(memory_bytes, cpu_seconds)
         confine()
     channel.sendall(READY)
-    with channel, channel.makefile("rb") as bodies, suppress(Ended):
+    with channel, channel.makefile("rb") as bodies, suppress(ProcessMustExit):
         while received := _received_request(channel):
             length, files = received
             for message in work(bodies.read(length), files):
                 channel.sendall(framed(message))
 
 
-def tie_to_parent() -> None:
+def die_with_parent() -> None:
     """Be killed with the parent, and gain no privileges. Threads inherit both, so this is called first."""
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
@@ -106,11 +106,11 @@ def limit(memory_bytes: int, cpu_seconds: int) -> None:
 
 def confine() -> None:
     """Abandon privileges, and all system calls that parsing does not need."""
-    cease_to_be_root()
+    drop_root()
     confinement.allow_calls_of_parsing()
 
 
-def cease_to_be_root() -> None:
+def drop_root() -> None:
     """Continue as an unprivileged user if this is root.
 
     Limits do not apply to root, which could also make system calls that the filters miss. The change resets the death

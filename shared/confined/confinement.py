@@ -142,7 +142,7 @@ def close_files(folder: Path) -> None:
     rules = _require(_call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0))
     directory = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
-        beneath = _Beneath(kinds[0] & ~_EXECUTE, directory)
+        beneath = _PathBeneathAttribute(kinds[0] & ~_EXECUTE, directory)
         _require(_call(_ADD_RULE, rules, _PATH_BENEATH, ctypes.byref(beneath), 0))
         _require(_call(_RESTRICT_SELF, rules, 0))
     finally:
@@ -208,7 +208,7 @@ def _checks(checks: Iterable[tuple[int, int, int]]) -> Iterable[_Instruction]:
         yield (_RETURN, 0, 0, _ERRNO | errno.EPERM)
 
 
-class _Beneath(ctypes.Structure):
+class _PathBeneathAttribute(ctypes.Structure):
     _pack_ = 1
     _fields_ = (("allowed", ctypes.c_uint64), ("directory", ctypes.c_int32))
 

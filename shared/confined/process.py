@@ -45,12 +45,12 @@ class InvalidReply(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class ProcessExit:
     """The end of a process; `peak_bytes` is 0 if its memory is unknown, `fault` the parent's reason if it killed it."""
 
     status: int
     peak_bytes: int
-    last_words: bytes
+    last_output: bytes
     fault: str = ""
     detail: str = ""
 
@@ -81,7 +81,7 @@ class ConfinedProcess:
         self._channel = channel
         self._reader = reader
         self._writer = writer
-        self._burial: asyncio.Future[Death] | None = None
+        self._reaping: asyncio.Future[ProcessExit] | None = None
         self._limiting: asyncio.Task[None] | None = None
         self._working = asyncio.Event()
         self._fault = ""
@@ -102,7 +102,7 @@ class ConfinedProcess:
             except OSError as error:
                 raise _no_folder(error) from error
             child = await cls._spawned(limits, kind, scratch, folder)
-            return await child.greeted()
+            return await child.when_ready()
 
     @classmethod
     async def _spawned(cls, limits: ChildLimits, kind: Sequence[str], scratch: IO[bytes], folder: str) -> Self:
@@ -118,15 +118,15 @@ class ConfinedProcess:
         ours.setblocking(False)  # noqa: FBT003 - its only parameter
         return cls(process, scratch, ours, *await asyncio.open_connection(sock=ours))
 
-    async def greeted(self) -> Self:
+    async def when_ready(self) -> Self:
         """Wait until this child has reported that it is ready, and return it."""
         try:
             async with asyncio.timeout(START_TIMEOUT.total_seconds()):
                 await self._reader.readexactly(len(READY))
         except (TimeoutError, EOFError, OSError) as error:
-            death = await self.end()
-            words = death.last_words.decode(errors="replace").strip().rpartition("\n")[2]
-            reason = words or f"it ended with status {death.status}"
+            ended = await self.end()
+            words = ended.last_output.decode(errors="replace").strip().rpartition("\n")[2]
+            reason = words or f"it ended with status {ended.status}"
             raise Transient(f"the parser process did not start: {reason}") from error
         except BaseException:
             await self.end()
@@ -144,8 +144,8 @@ class ConfinedProcess:
         return not self._reader.at_eof()
 
     @property
-    def buried(self) -> bool:
-        return self._burial is not None and self._burial.done()
+    def is_reaped(self) -> bool:
+        return self._reaping is not None and self._reaping.done()
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
@@ -191,28 +191,28 @@ class ConfinedProcess:
             return Path(f"/proc/{self._process.pid}/task").stat().st_nlink - 2
         return 0
 
-    async def end(self) -> Death:
+    async def end(self) -> ProcessExit:
         """Kill the child with all processes of its session; a child that has already died keeps its exit status."""
-        if self._burial is None:
+        if self._reaping is None:
             if self._limiting is not None:
                 self._limiting.cancel()
             self._writer.close()
             self._kill()
-            self._burial = asyncio.ensure_future(asyncio.to_thread(self._bury))
-        return await asyncio.shield(self._burial)
+            self._reaping = asyncio.ensure_future(asyncio.to_thread(self._reap))
+        return await asyncio.shield(self._reaping)
 
     def _kill(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _bury(self) -> Death:
+    def _reap(self) -> ProcessExit:
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         peak = usage.ru_maxrss * _MAXRSS_UNIT
         its_own = peak * NEAR_LIMIT > self._inherited_peak_bytes
         with self._scratch as scratch:
             scratch.seek(0)
-            return Death(self._process.returncode, peak if its_own else 0, scratch.read(65_536), self._fault)
+            return ProcessExit(self._process.returncode, peak if its_own else 0, scratch.read(65_536), self._fault)
 
 
 def remove_leftovers() -> None:
@@ -266,19 +266,19 @@ def _spawn(
     )
 
 
-def cause(death: Death, timeout: timedelta, memory_bytes: int, subject: str = "the file") -> str:
+def cause(ended: ProcessExit, timeout: timedelta, memory_bytes: int, subject: str = "the file") -> str:
     """Return a readable reason for a child's death; native libraries that run out of memory fail in many ways."""
-    if death.fault:
-        return f"{subject} crashed the parser ({death.fault})"
-    if death.status == -signal.SIGXCPU:
+    if ended.fault:
+        return f"{subject} crashed the parser ({ended.fault})"
+    if ended.status == -signal.SIGXCPU:
         return took_too_long(timeout, subject)
-    out_of_memory = any(words in death.last_words for words in _OUT_OF_MEMORY)
-    near_limit = NEAR_LIMIT_AT_ABORT if death.status == -signal.SIGABRT else NEAR_LIMIT
-    if out_of_memory or death.peak_bytes > memory_bytes * near_limit:
+    out_of_memory = any(words in ended.last_output for words in _OUT_OF_MEMORY)
+    near_limit = NEAR_LIMIT_AT_ABORT if ended.status == -signal.SIGABRT else NEAR_LIMIT
+    if out_of_memory or ended.peak_bytes > memory_bytes * near_limit:
         return needed_too_much(memory_bytes, subject)
-    if death.status < 0:
-        return f"{subject} crashed the parser (signal {-death.status})"
-    return f"{subject} crashed the parser (status {death.status})"
+    if ended.status < 0:
+        return f"{subject} crashed the parser (signal {-ended.status})"
+    return f"{subject} crashed the parser (status {ended.status})"
 
 
 def took_too_long(timeout: timedelta, subject: str) -> str:

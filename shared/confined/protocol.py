@@ -22,7 +22,7 @@ Work = Callable[[bytes, Sequence[int]], Iterator[bytes]]
 Load = Callable[[], Work]
 
 
-class Ended(Exception):
+class ProcessMustExit(Exception):
     """Raised after a reply, if the process must not read anything else."""
 
 

@@ -21,8 +21,8 @@ from shared.confined.fair_semaphore import FairSemaphore
 from shared.confined.process import (
     ChildLimits,
     ConfinedProcess,
-    Death,
     InvalidReply,
+    ProcessExit,
     cause,
     needed_too_much,
     took_too_long,
@@ -102,8 +102,8 @@ class Readers:
                         yield message[len(MESSAGE) :]
                         message = await self._next(process, request)
                 end = _end_of(message, request)
-            except _DiedError as error:
-                raise self._unreadable(error.death, request) from error
+            except _ProcessDiedError as error:
+                raise self._unreadable(error.ended, request) from error
             finally:
                 await self._return(process, end)
         _require_done(end, request, self._limits)
@@ -114,14 +114,14 @@ class Readers:
         If a used process dies, a new one tries again: earlier contents may be the reason.
         """
         if used := await self._used(tenant, request.module):
-            with suppress(_DiedError):
+            with suppress(_ProcessDiedError):
                 return used, await self._asked(used, request)
         limits = ChildLimits(self._limits.memory_bytes, _LONGEST_SECONDS)
         new = _Process(await ConfinedProcess.start(limits, [request.kind, request.module]), tenant, request.module)
         try:
             return new, await self._asked(new, request)
-        except _DiedError as error:
-            raise self._unreadable(error.death, request) from error
+        except _ProcessDiedError as error:
+            raise self._unreadable(error.ended, request) from error
 
     async def _asked(self, process: _Process, request: _Request) -> bytes:
         """Return the first message of a reply. After an error the process has ended."""
@@ -130,7 +130,7 @@ class Readers:
                 process.confined.send(request.body(ceil(self._limits.timeout.total_seconds())), request.files)
                 return await self._next(process, request)
         except OSError as error:
-            raise _DiedError(await process.confined.end()) from error
+            raise _ProcessDiedError(await process.confined.end()) from error
         except BaseException:
             await process.confined.end()
             raise
@@ -142,10 +142,10 @@ class Readers:
         except TimeoutError as error:
             raise TooSlow(took_too_long(self._limits.timeout, request.subject)) from error
         except InvalidReply as error:
-            death = await process.confined.end()
-            raise _DiedError(replace(death, fault="invalid reply", detail=str(error))) from error
+            ended = await process.confined.end()
+            raise _ProcessDiedError(replace(ended, fault="invalid reply", detail=str(error))) from error
         except (EOFError, OSError) as error:
-            raise _DiedError(await process.confined.end()) from error
+            raise _ProcessDiedError(await process.confined.end()) from error
 
     async def _used(self, tenant: str | None, module: str) -> _Process | None:
         """Return an idle process of this tenant and module; end idle processes that have died."""
@@ -183,9 +183,9 @@ class Readers:
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
-    def _unreadable(self, death: Death, request: _Request) -> Unreadable:
-        reason = cause(death, self._limits.timeout, self._limits.memory_bytes, request.subject)
-        return Unreadable(reason, detail=death.detail)
+    def _unreadable(self, ended: ProcessExit, request: _Request) -> Unreadable:
+        reason = cause(ended, self._limits.timeout, self._limits.memory_bytes, request.subject)
+        return Unreadable(reason, detail=ended.detail)
 
 
 class Reader:
@@ -286,12 +286,12 @@ class _End(BaseModel):
     cpu_seconds: Annotated[float, Field(ge=0)]
 
 
-class _DiedError(Exception):
+class _ProcessDiedError(Exception):
     """A process has died, or was killed because of its reply."""
 
-    def __init__(self, death: Death) -> None:
-        super().__init__(death.status)
-        self.death = death
+    def __init__(self, ended: ProcessExit) -> None:
+        super().__init__(ended.status)
+        self.ended = ended
 
 
 def _end_of(message: bytes, request: _Request) -> _End:

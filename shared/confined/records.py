@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from shared.confined import usage
-from shared.confined.protocol import DETAIL_CHARS, REASON_CHARS, Ended, Load, Work
+from shared.confined.protocol import DETAIL_CHARS, REASON_CHARS, Load, ProcessMustExit, Work
 from shared.domain.errors import Unreadable
 
 MESSAGE, END = b"m", b"e"
@@ -70,7 +70,7 @@ class _Answers:
             }
         )
         if outcome == "memory":
-            raise Ended
+            raise ProcessMustExit
 
 
 def _opened(descriptor: int) -> BinaryIO:

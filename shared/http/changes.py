@@ -19,7 +19,7 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0
 _SILENT_SECONDS = 15.0  # after which a stream sends a comment, because proxies close silent ones
 
 
-class Followed(Protocol):
+class FollowedJob(Protocol):
     @property
     def state(self) -> JobState: ...
 
@@ -28,7 +28,7 @@ class Followed(Protocol):
 
 
 T = TypeVar("T")
-JobT = TypeVar("JobT", bound=Followed)
+JobT = TypeVar("JobT", bound=FollowedJob)
 
 
 async def reads_of(row: T, read: Callable[[T], Awaitable[T]], deadline: float = math.inf) -> AsyncGenerator[T, None]:

@@ -32,7 +32,7 @@ from shared.domain.attempts import FailedAttempt, Outcome
 from shared.domain.errors import LeaseLost, Permanent, Transient
 from shared.domain.retry import Dead
 from shared.domain.work import Lease, LeaseExtension
-from shared.ledger.postgres.database import Collided
+from shared.ledger.postgres.database import TransactionConflict
 from shared.process.clock import elapsed_seconds
 from shared.process.telemetry import metrics, traces
 from shared.process.telemetry.spans import Attributes
@@ -310,7 +310,7 @@ class Drain(Generic[ItemT, OutcomeT]):
             requested_at = self._now()
             try:
                 items = await claim()
-            except Collided:
+            except TransactionConflict:
                 await asyncio.sleep(random.uniform(0, _COLLISION_PAUSE_SECONDS))  # noqa: S311 - no secret
                 continue
             if items is not None:

@@ -46,7 +46,7 @@ class StoreTerms:
 
 
 @runtime_checkable
-class _NeedsTerms(Protocol):
+class _StoreWithTerms(Protocol):
     @classmethod
     def of_process(cls, database: Database, terms: StoreTerms) -> Self: ...
 
@@ -72,6 +72,6 @@ class Ledger:
         return cast("S", self._stores[kind])
 
     def _make(self, kind: type[Any]) -> object:
-        if issubclass(kind, _NeedsTerms):
+        if issubclass(kind, _StoreWithTerms):
             return kind.of_process(self._database, self._terms)
         return kind(self._database)

@@ -104,7 +104,7 @@ class Cleaner:
         due = await self.outdated.due(_PACKS)
         for name in due:
             try:
-                await self._outdate(name)
+                await self._repack_or_remove(name)
             except Unavailable as error:  # it may be this object alone, and must not delay others
                 if error.component != "uploads":
                     raise
@@ -115,7 +115,7 @@ class Cleaner:
                 await self.outdated.postpone(name)
         return len(due) == _PACKS
 
-    async def _outdate(self, name: str) -> None:
+    async def _repack_or_remove(self, name: str) -> None:
         parts = await self.outdated.parts(name)
         if parts:
             await self._repack(name, parts)

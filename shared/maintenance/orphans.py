@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class StoreInventory:
     """The objects of the store.
 
     Args:
@@ -55,7 +55,7 @@ class Orphans:
     documents: Documents
     deployment: DeploymentIdentity
 
-    async def count(self) -> Census:
+    async def count(self) -> StoreInventory:
         """Compare the store with the ledger; nothing is changed.
 
         Raises:
@@ -71,7 +71,7 @@ class Orphans:
             in_use = await self.documents.stored_in_use(names)
             orphans |= {name: seen.get(name, now) for name in names if name not in in_use}
         due = tuple(name for name, first in orphans.items() if now - first >= APART)
-        return Census(files, orphans, due)
+        return StoreInventory(files, orphans, due)
 
     async def lost(self) -> AsyncIterator[StoredVersion]:
         """Yield the versions whose objects are missing in the store.
@@ -85,7 +85,7 @@ class Orphans:
                 if version.upload in lost:
                     yield version
 
-    async def tidy(self, *, confirmed: bool = False) -> Census:
+    async def tidy(self, *, confirmed: bool = False) -> StoreInventory:
         """Delete the due orphans, and remember the others for the next run.
 
         Args:
@@ -95,16 +95,16 @@ class Orphans:
             Unavailable: the store belongs to another deployment or is unavailable, or the ledger cannot be reached.
             OSError: the folder cannot be read or written.
         """
-        census = await self.count()
-        going = set(census.unsubmitted if census.too_many and not confirmed else census.due)
+        inventory = await self.count()
+        going = set(inventory.unsubmitted if inventory.too_many and not confirmed else inventory.due)
         kept = await self.uploads.remove(sorted(going))
-        left = {name: first for name, first in census.orphans.items() if name in kept or name not in going}
+        left = {name: first for name, first in inventory.orphans.items() if name in kept or name not in going}
         await self.uploads.write_note(_SEEN, orjson.dumps(left))
         if going:
-            log.info("uploads.tidied", deleted=len(going), files=census.files)
-        if census.too_many and not confirmed:
-            log.error("uploads.not_deleted", due=len(census.due), files=census.files, see="foreask uploads check")
-        return Census(census.files, census.orphans, census.due, len(going))
+            log.info("uploads.tidied", deleted=len(going), files=inventory.files)
+        if inventory.too_many and not confirmed:
+            log.error("uploads.not_deleted", due=len(inventory.due), files=inventory.files, see="foreask uploads check")
+        return StoreInventory(inventory.files, inventory.orphans, inventory.due, len(going))
 
 
 def _decode(note: bytes | None) -> dict[str, datetime]:

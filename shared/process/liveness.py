@@ -24,7 +24,7 @@ _TIMEOUT_SECONDS = 2.0
 _PAUSE_SECONDS = 1.0  # after a failed accept
 
 
-class Pulse:
+class LoopHeartbeat:
     """Records when the event loop has last run.
 
     Args:
@@ -67,18 +67,18 @@ class LocalProcess:
 
 
 @contextmanager
-def answering(pulse: Pulse) -> Iterator[None]:
+def answering(heartbeat: LoopHeartbeat) -> Iterator[None]:
     """Answer `local_processes` while the block runs; only on Linux, which has sockets without files."""
     if sys.platform != "linux":
         yield
         return
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(
-            "\0" + _NAME.format(deployment=_deployment(), role=pulse.role, pid=os.getpid()) + os.urandom(4).hex()
+            "\0" + _NAME.format(deployment=_deployment(), role=heartbeat.role, pid=os.getpid()) + os.urandom(4).hex()
         )
         listener.listen()
         closing = Event()
-        thread = Thread(target=_answer_all, args=(listener, pulse, closing), name="liveness", daemon=True)
+        thread = Thread(target=_answer_all, args=(listener, heartbeat, closing), name="liveness", daemon=True)
         thread.start()
         try:
             yield
@@ -88,7 +88,7 @@ def answering(pulse: Pulse) -> Iterator[None]:
             thread.join(_TIMEOUT_SECONDS)
 
 
-def _answer_all(listener: socket.socket, pulse: Pulse, closing: Event) -> None:
+def _answer_all(listener: socket.socket, heartbeat: LoopHeartbeat, closing: Event) -> None:
     while not closing.is_set():
         try:
             connection, _ = listener.accept()
@@ -96,7 +96,7 @@ def _answer_all(listener: socket.socket, pulse: Pulse, closing: Event) -> None:
             closing.wait(_PAUSE_SECONDS)
             continue
         with connection, suppress(OSError):
-            connection.sendall(f"{pulse.silent_seconds():.1f}".encode())
+            connection.sendall(f"{heartbeat.silent_seconds():.1f}".encode())
 
 
 def local_processes(role: str) -> Iterator[LocalProcess]:

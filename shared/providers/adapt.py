@@ -59,7 +59,7 @@ _UNKNOWN = re.compile(r"support|unknown|unrecogni[sz]ed|unexpected|extra|permitt
 _ECHOES = frozenset({"input", "ctx", "body", "request", "url"})  # fields of errors that may quote the request
 
 
-class Habits:
+class ModelQuirks:
     """Observed properties of a model at one base URL, for the lifetime of the process.
 
     Attributes:

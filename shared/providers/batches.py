@@ -301,7 +301,7 @@ class BatchProvider(Provider):
                         part, skipped = block[skipped:], max(0, skipped - len(block))
                         if part:
                             yield part
-        except _BeyondTheEnd:
+        except _RangeNotSatisfiable:
             return
 
     @contextmanager
@@ -317,7 +317,7 @@ class BatchProvider(Provider):
             if status == HTTPStatus.NOT_FOUND:
                 raise BatchMissing(f"the {self.component} provider has no such file or batch") from error
             if status == _BEYOND_THE_END:
-                raise _BeyondTheEnd(error.message) from error
+                raise _RangeNotSatisfiable(error.message) from error
             raise
 
     def _object(self, response: Response) -> Mapping[str, Any]:
@@ -379,7 +379,7 @@ class NotDone(Transient):
     """A line that the batch did not execute."""
 
 
-class _BeyondTheEnd(Permanent):
+class _RangeNotSatisfiable(Permanent):
     """A range that starts at the end of its file."""
 
 

@@ -17,7 +17,7 @@ from shared.providers.replies.event_stream import DONE
 from shared.providers.replies.reading import reading
 
 if TYPE_CHECKING:
-    from shared.providers.adapt import Habits
+    from shared.providers.adapt import ModelQuirks
     from shared.providers.provider import Provider  # callers that only name a model do not load the client
 
 __all__ = ["ChatModel", "ChatRequest", "Completion", "Message", "OpenAIChat", "Picture"]
@@ -168,9 +168,9 @@ class OpenAIChat:
         return self._model
 
     @property
-    def habits(self) -> Habits:
+    def quirks(self) -> ModelQuirks:
         """The optional fields that the model has refused, and how it thinks."""
-        return self._provider.habits_of(self._model)
+        return self._provider.quirks_of(self._model)
 
     async def complete(self, request: ChatRequest) -> Completion:
         body = self._body(request)
@@ -182,7 +182,7 @@ class OpenAIChat:
         return completion
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | Completion]:
-        may_start_inside = self._provider.habits_of(self._model).may_start_inside
+        may_start_inside = self._provider.quirks_of(self._model).may_start_inside
         body, is_done = self._body(request), False
         has_schema, prompt_tokens = request.schema is not None, request.prompt_tokens
         reader = ReplyReader(has_schema=has_schema, may_start_inside=may_start_inside, prompt_tokens=prompt_tokens)
@@ -204,12 +204,12 @@ class OpenAIChat:
 
     def _learn(self, request: ChatRequest, reader: ReplyReader, completion: Completion) -> None:
         """Learn how this model thinks from a complete text, and whether it obeys the limit of tokens."""
-        habits = self._provider.habits_of(self._model)
+        quirks = self._provider.quirks_of(self._model)
         if request.max_tokens is not None:
             tokens = reader.usage.completion_tokens
-            habits.note_length(self._model, request.max_tokens, tokens, fingerprint=reader.fingerprint)
+            quirks.note_length(self._model, request.max_tokens, tokens, fingerprint=reader.fingerprint)
         if request.schema is None and completion.finish_reason == "stop" and completion.text:
-            habits.note_start(is_inside=reader.thinking.started_inside)
+            quirks.note_start(is_inside=reader.thinking.started_inside)
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
         body = request.sent_body(self._model) | self._sent

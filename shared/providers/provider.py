@@ -23,7 +23,7 @@ from shared.process.network.timeouts import CONNECT_SECONDS, StreamPace
 from shared.process.telemetry import traces
 from shared.process.telemetry.metrics import CALL_SECONDS, TOKENS, timed
 from shared.process.telemetry.spans import Span
-from shared.providers.adapt import Habits
+from shared.providers.adapt import ModelQuirks
 from shared.providers.endpoint import Endpoint
 from shared.providers.errors.answers import NO_KEY, ErrorAnswer, body_of, interrupted, page_in_reply, refusal, text_of
 from shared.providers.errors.failures import failure
@@ -66,7 +66,7 @@ class Provider:
         self._opened: aiohttp.ClientSession | None = None
         self._unpooled: aiohttp.ClientSession | None = None
         self._is_closed = False
-        self._habits: dict[str, Habits] = {}
+        self._quirks: dict[str, ModelQuirks] = {}
 
     @cached_property
     def _sdk(self) -> AsyncOpenAI:
@@ -147,9 +147,9 @@ class Provider:
     def _error_of(self, answer: ErrorAnswer, body: Mapping[str, Any]) -> ForeaskError:
         return refusal(answer, self.component, self._key, text_of(body))
 
-    def habits_of(self, model: str) -> Habits:
+    def quirks_of(self, model: str) -> ModelQuirks:
         """Return the observed properties of a model."""
-        return self._habits.setdefault(model, Habits())
+        return self._quirks.setdefault(model, ModelQuirks())
 
     async def _send(self, path: str, body: Mapping[str, Any], at_most: timedelta | None) -> Answered:
         allowed = max(self._timeout, at_most or self._timeout)
@@ -173,15 +173,15 @@ class Provider:
             ForeaskError: the answer is an error.
         """
         model = str(body.get("model", ""))
-        habits, steps = self.habits_of(model), dict[str, None]()
+        quirks, steps = self.quirks_of(model), dict[str, None]()
         while True:
-            adapted = habits.adapted(body, steps)
+            adapted = quirks.adapted(body, steps)
             reply, content = await send(orjson.dumps(adapted))
             if reply.status < _REFUSED:
-                habits.learn(steps, model=model)
+                quirks.learn(steps, model=model)
                 return reply, content
             answer = body_of(content)
-            step = habits.next_step(reply.status, answer, adapted)
+            step = quirks.next_step(reply.status, answer, adapted)
             if step is None or step in steps:
                 raise self._error_of(ErrorAnswer.of(reply.status, reply.headers, answer), body)
             steps[step] = None

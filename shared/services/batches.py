@@ -15,7 +15,7 @@ def batch_lane_of(parts: Parts) -> BatchLane:
         provider=batch_provider_name(settings),
         api=parts.batch_api,
         batches=parts.ledger[Batches],
-        lines=Lines(parts.chat.name, parts.ingest_defaults, parts.chat.habits),
+        lines=Lines(parts.chat.name, parts.ingest_defaults, parts.chat.quirks),
         endings=parts.llm_limiter.endings,
         terms=BatchTerms(
             enabled=settings.llm_batches,

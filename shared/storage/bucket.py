@@ -306,12 +306,12 @@ class _Multipart:
 
     async def send(self, part: bytes) -> None:
         """Send a part when the queue has space; raise the error that ended the upload."""
-        await self._hand_on(part)
+        await self._queue_part(part)
 
     async def finish(self, part: bytes) -> None:
         """Send the last part; the object is durable when this returns."""
-        await self._hand_on(part)
-        await self._hand_on(None)
+        await self._queue_part(part)
+        await self._queue_part(None)
         await asyncio.shield(self._put)
 
     async def abort(self) -> None:
@@ -324,7 +324,7 @@ class _Multipart:
         with suppress(BaseException):
             self._put.result()
 
-    async def _hand_on(self, part: bytes | None) -> None:
+    async def _queue_part(self, part: bytes | None) -> None:
         putting = asyncio.ensure_future(self._parts.put(part))
         try:
             await asyncio.wait({putting, self._put}, return_when=asyncio.FIRST_COMPLETED)

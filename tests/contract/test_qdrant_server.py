@@ -834,9 +834,9 @@ def test_flush_waits_while_queries_arrive(shard, monkeypatch, queried, latest_po
     synced = []
     monkeypatch.setattr(shard_module, "sync", synced.append)
 
-    assert shard.tend() is not None
+    assert shard.sync_if_due() is not None
     shard._syncing.join()
-    shard.tend()
+    shard.sync_if_due()
 
     assert synced  # pages are written to disk in any case
     assert (shard._unflushed_since is None) == is_flushed
@@ -848,7 +848,7 @@ def test_flush_runs_after_last_query(shard, monkeypatch):
     write_all(shard, points(1, 300))
     query(shard)
 
-    wait_until(lambda: shard.tend() is None)
+    wait_until(lambda: shard.sync_if_due() is None)
 
     assert time.monotonic() - shard._last_query > 0.2
     write_all(shard, points(1, 1))
@@ -867,10 +867,10 @@ def test_held_shard_changes_no_file(shard, monkeypatch):
 
     shard.hold()
 
-    assert shard.tend() is None
+    assert shard.sync_if_due() is None
     assert shard._unflushed_since is not None
     shard.release()
-    wait_until(lambda: shard.tend() is None)
+    wait_until(lambda: shard.sync_if_due() is None)
     assert shard._unflushed_since is None
 
 

@@ -116,11 +116,11 @@ async def test_named_entities_raise_scores_of_matching_chunks(client, provider):
     question = "Who is sent tickets for the assistant of the house, to Halifax?"
 
     directly, plain = await retrieve(client, question=question, top_k=2)
-    favoured, found = await retrieve(client, question=question, top_k=2, rewrite={"entities": True})
+    boosted, found = await retrieve(client, question=question, top_k=2, rewrite={"entities": True})
 
     scores = {chunk.external_id: chunk.score for chunk in plain.chunks}
     raised = {chunk.external_id: chunk.score for chunk in found.chunks}
-    assert set(directly) == set(favoured) == {"desk.md", "travel.md"}
+    assert set(directly) == set(boosted) == {"desk.md", "travel.md"}
     assert raised["travel.md"] == pytest.approx(1.1 * scores["travel.md"])
     assert raised["desk.md"] == pytest.approx(scores["desk.md"])
 

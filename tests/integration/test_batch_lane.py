@@ -29,7 +29,7 @@ from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.batches import Batches, Probe
 from shared.ledger.work.demand import Demand
 from shared.ledger.work.generation import GenerateWork
-from shared.providers.adapt import Habits
+from shared.providers.adapt import ModelQuirks
 from shared.services.parts import Parts
 from shared.services.prices import price
 from tests.conftest import Library
@@ -231,7 +231,7 @@ async def test_batch_without_usage_is_booked_by_estimate(services, provider, loa
     means="a whole batch is generated at full price because the model does not know an optional field",
 )
 async def test_field_refused_by_whole_batch_is_omitted_next(services, provider, library, lane):
-    lane = replace(lane, lines=replace(lane.lines, habits=Habits()))
+    lane = replace(lane, lines=replace(lane.lines, quirks=ModelQuirks()))
     provider.batch_script(refused_field="max_completion_tokens")
     await prepared(services, library, count=6)
     await eventually(lambda: _all_generated(services, lane))

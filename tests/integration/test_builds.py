@@ -19,7 +19,7 @@ from shared.ledger.documents import build_sync
 from shared.ledger.documents.accepted_questions import copy_from_live
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
-from shared.ledger.documents.listing import Wanted
+from shared.ledger.documents.listing import DocumentFilter
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.counters import Counters
@@ -112,7 +112,7 @@ async def test_tenants_see_only_the_live_build(services, once):
     ledger = services.ledger
 
     assert [d.id for d in await ledger[Documents].page("default")] == [document.id]
-    assert [d.id for d in await ledger[Documents].page("default", Wanted(ids=[document.id]))] == [document.id]
+    assert [d.id for d in await ledger[Documents].page("default", DocumentFilter(ids=[document.id]))] == [document.id]
     assert (await ledger[Documents].get("default", document.id)).state == "ready"
     assert len(await ledger[Documents].chunks("default", document.id)) == 1
     assert [d.id for d in (await ledger[Documents].changes("default", None)).documents] == [document.id]

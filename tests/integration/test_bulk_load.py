@@ -11,7 +11,7 @@ import pytest
 
 from cli import estimates
 from shared.ledger.documents.documents import Documents
-from shared.ledger.documents.listing import Wanted
+from shared.ledger.documents.listing import DocumentFilter
 from tests.support.api import serving, work
 from tests.support.pages import commands_of, foreask_with_background
 
@@ -60,7 +60,7 @@ async def test_documented_commands_load_their_corpora(server, services, foreask,
     assert "4 calls" in articles
     assert "0 calls" in questions
     assert provider.stats()["calls"] == 34
-    (document,) = await services.ledger[Documents].page("default", Wanted(external_id="https://n/3"))
+    (document,) = await services.ledger[Documents].page("default", DocumentFilter(external_id="https://n/3"))
     assert (document.title, document.metadata) == ("H", {"lang": "en", "year": 3})
     kept_estimates = (await server.get("/v1/status")).json()["estimates"]
     assert {k["collection"]: (k["estimate"]["calls"], k["since"]["calls"]) for k in kept_estimates} == {

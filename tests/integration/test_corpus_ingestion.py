@@ -15,7 +15,7 @@ from cli.corpus_ingestion import CorpusLoad, follow, upload_rows
 from features.sources.tables.formats import Columns, Truncated
 from shared.domain.errors import Unavailable
 from shared.ledger.documents.documents import Documents
-from shared.ledger.documents.listing import Wanted
+from shared.ledger.documents.listing import DocumentFilter
 from shared.ledger.jobs.jobs import Jobs
 from tests.support.api import serving, work
 from tests.support.planted import guards
@@ -63,7 +63,7 @@ async def test_repeated_ingest_changes_nothing(server, services, corpus):
     assert (first.accepted, first.unchanged, first.rejected) == (35, 0, 0)
     assert (second.accepted, second.unchanged, second.rejected) == (0, 35, 0)
     assert sorted(await stored(services)) == [row["_id"] for row in rows(35)]
-    (document,) = await services.ledger[Documents].page("default", Wanted(external_id="doc-007"))
+    (document,) = await services.ledger[Documents].page("default", DocumentFilter(external_id="doc-007"))
     assert (document.metadata, document.version) == ({"lang": "en"}, 1)
 
 
@@ -112,7 +112,7 @@ async def test_rows_with_same_id_are_uploaded_in_order(server, services, corpus,
 
     assert load.accepted == 7
     assert concurrent == [1] * 7
-    (document,) = await services.ledger[Documents].page("default", Wanted(external_id="same"))
+    (document,) = await services.ledger[Documents].page("default", DocumentFilter(external_id="same"))
     assert document.version == 7
 
 

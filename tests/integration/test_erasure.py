@@ -39,7 +39,7 @@ from shared.ledger.builds.builds import Builds
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.completions import Completions
 from shared.ledger.documents.documents import Documents
-from shared.ledger.documents.listing import Wanted
+from shared.ledger.documents.listing import DocumentFilter
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
@@ -400,7 +400,7 @@ async def test_collection_erasure_deletes_data_of_every_build(services, provider
         await services.ledger[Builds].list("default", "default")
     with pytest.raises(NotFound):
         await services.ledger[Builds].get("default", "default", 1)
-    assert await services.ledger[Documents].page("default", Wanted(collection="default")) == []
+    assert await services.ledger[Documents].page("default", DocumentFilter(collection="default")) == []
     erasure = await finished(services, erasure)
 
     assert await check(tenant="default", collection="default") == {}

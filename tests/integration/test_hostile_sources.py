@@ -19,7 +19,7 @@ from features.sources.web.crawl.memory import NoMemory
 from features.sources.web.extraction import SandboxExtractor
 from features.sources.web.options import CrawlOptions, FeedOptions, ListOptions, SitemapOptions
 from features.sources.web.source import Web, open_pages
-from features.sources.web.visitor import Manners
+from features.sources.web.visitor import Politeness
 from shared.confined.reading import Readers, ReadLimits
 from shared.domain.errors import Misconfigured, Unavailable
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
@@ -37,8 +37,8 @@ GOOD = "<main><p>The harbour opens at six, and the ferry leaves at seven.</p></m
 @pytest.fixture(scope="module")
 async def web():
     async with ParsingSandbox(timeout=LIMIT) as sandbox, aclosing(Readers()) as readers:
-        manners = Manners(private=True, pause=timedelta(0))
-        yield Web(SandboxExtractor(sandbox, "alice"), readers.for_tenant("alice"), NoMemory(), manners)
+        politeness = Politeness(private=True, pause=timedelta(0))
+        yield Web(SandboxExtractor(sandbox, "alice"), readers.for_tenant("alice"), NoMemory(), politeness)
 
 
 @pytest.fixture

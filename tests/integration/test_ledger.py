@@ -25,7 +25,7 @@ from shared.ledger.documents import submission
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import ListPosition
 from shared.ledger.model.collections import Collections
-from shared.ledger.postgres.database import Collided
+from shared.ledger.postgres.database import TransactionConflict
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.finishing import Finishing
 from shared.ledger.work.generation import GenerateWork
@@ -604,7 +604,7 @@ async def test_replacement_is_retried_after_deadlock(services, library):
         name = str(uuid4())
         document = await parsed(services, library, f"one {name}", external_id=name)
         # PostgreSQL ends the settlement instead if the machine needs a second between the statements.
-        with suppress(Collided):
+        with suppress(TransactionConflict):
             async with services.database.begin() as worker:
                 locked = {"id": document.id}
                 await worker.execute(text("SELECT 1 FROM chunks WHERE document_id = :id FOR UPDATE"), locked)

@@ -13,7 +13,7 @@ import pytest
 
 from embedded.ports import free_port
 from shared.process import liveness
-from shared.process.liveness import LIVE_SECONDS, Pulse, answering, local_processes
+from shared.process.liveness import LIVE_SECONDS, LoopHeartbeat, answering, local_processes
 from shared.process.telemetry import metrics
 from tests.support.api import WITHOUT_CERTIFICATES
 from tests.support.clock import ManualClock
@@ -68,18 +68,18 @@ def short(monkeypatch):
 
 def test_loop_without_heartbeats_is_dead_after_thirty_seconds():
     clock = ManualClock()
-    pulse = Pulse("parse", clock)
+    heartbeat = LoopHeartbeat("parse", clock)
     clock.now = LIVE_SECONDS
-    assert pulse.is_live
+    assert heartbeat.is_live
     clock.now += 0.1
-    assert not pulse.is_live
-    pulse.beat()
-    assert pulse.is_live
+    assert not heartbeat.is_live
+    heartbeat.beat()
+    assert heartbeat.is_live
 
 
 @guards(
     "shared/process/telemetry/metrics.py",
-    "if pulse.is_live else",
+    "if heartbeat.is_live else",
     "if True else",
     means="a process with a blocked loop is reported as live",
 )
@@ -123,7 +123,7 @@ async def frozen():
     code = (
         "import sys, time; from shared.process.liveness import *; from shared.process import liveness\n"
         "liveness._answer_all = lambda *_: time.sleep(3600)\n"
-        f"with answering(Pulse({ROLE!r})): print('ready', flush=True); time.sleep(3600)"
+        f"with answering(LoopHeartbeat({ROLE!r})): print('ready', flush=True); time.sleep(3600)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
@@ -189,7 +189,7 @@ def health(*arguments, **variables):
 
 
 def test_health_command_asks_process_and_imports_little():
-    with answering(Pulse(ROLE)):
+    with answering(LoopHeartbeat(ROLE)):
         code, _, imported = health(ROLE)
     assert code == 0
     assert imported.isdisjoint({"asyncio", "sqlalchemy", "pydantic", "shared.settings", "structlog", "typer"})
@@ -197,7 +197,7 @@ def test_health_command_asks_process_and_imports_little():
 
 def test_health_command_names_blocked_process():
     clock = ManualClock()
-    with answering(Pulse(ROLE, clock)):
+    with answering(LoopHeartbeat(ROLE, clock)):
         clock.now = 45
         code, said, _ = health(ROLE)
     assert (code, said) == (1, f"The {ROLE} process {os.getpid()} has not responded for 45 s.\n")

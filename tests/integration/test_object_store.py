@@ -276,9 +276,9 @@ async def test_unsubmitted_uploads_are_deleted_whatever_their_number(stored, s3,
     assert (await stored.orphans.tidy()).deleted == 7
     for name in sent + others:
         await stored.uploads._write(name, b"x")
-    census = await stored.orphans.tidy()
+    inventory = await stored.orphans.tidy()
 
-    assert (census.too_many, census.deleted) == (True, 5)
+    assert (inventory.too_many, inventory.deleted) == (True, 5)
     assert len(objects(s3, bucket)) == 3
 
 

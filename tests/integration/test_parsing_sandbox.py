@@ -512,7 +512,7 @@ def test_child_threads_cannot_gain_privileges(child):
     ],
 )
 def test_child_exit_status_is_explained(status, peak_bytes, words, sentence):
-    assert processes.cause(processes.Death(status, peak_bytes, words), timedelta(seconds=30), 2**30) == sentence
+    assert processes.cause(processes.ProcessExit(status, peak_bytes, words), timedelta(seconds=30), 2**30) == sentence
 
 
 async def test_child_dies_with_parent_during_parse(tmp_path):

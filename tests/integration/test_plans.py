@@ -69,7 +69,7 @@ async def test_consecutive_marked_statements_change_mode_once(database):
 
 
 async def test_second_connection_looks_up_no_types(settings, services, monkeypatch):
-    monkeypatch.setattr(driver.InformedConnection, "_found", {})
+    monkeypatch.setattr(driver.TypeCachingConnection, "_found", {})
     for lookups in (1, 0):
         database, sent = Database(settings.database_url.get_secret_value(), pool_size=1), []
         async with database.engine.connect() as connection:

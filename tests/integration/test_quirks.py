@@ -428,7 +428,7 @@ async def test_batch_lines_omit_fields_that_live_call_refused(services, server, 
     (model, _) = Models(good("mistral-no-max"), server, stack, exits).chat(INGEST)
     server.everywhere = "mistral-no-max"
     content, defaults = ChunkContent.whole(GOOD_TEXT), services.generator.defaults
-    lines = Lines(model.name, defaults, model.chat.habits)
+    lines = Lines(model.name, defaults, model.chat.quirks)
     options = CollectionOptions()
     key = content_key("acme", model.name, content, defaults.generation_of(options))
     line = LineContent(1, key, content, options)

@@ -81,7 +81,7 @@ async def pieces_of(chat, request=QUESTION):
 
 @guards(
     "shared/providers/provider.py",
-    "habits.learn(steps, model=model)",
+    "quirks.learn(steps, model=model)",
     "pass",
     means="each call of a model is refused first",
 )
@@ -267,7 +267,7 @@ async def test_stream_ends_with_done_although_connection_stays_open():
         return response
 
     async with connected(Server(keep_open), timeout=5 * SECOND) as provider:
-        provider.habits_of("m").note_start(is_inside=False)
+        provider.quirks_of("m").note_start(is_inside=False)
         try:
             received = []
             async for event in OpenAIChat(provider, "m").stream(QUESTION):

@@ -159,21 +159,21 @@ async def test_run_gives_way_to_waiting_tenant(services):
     waiting = await queue(services, "eve")
     assert not await services.ledger[JobClaims].due()
 
-    assert await services.ledger[JobClaims].give_way(held[0])
+    assert await services.ledger[JobClaims].yield_claim(held[0])
     assert not await services.ledger[JobClaims].extend(held[0])
     assert (await shown(services, held[0].id)).state == "queued"
-    assert not await services.ledger[JobClaims].give_way(held[1])  # one free slot is enough
+    assert not await services.ledger[JobClaims].yield_claim(held[1])  # one free slot is enough
     assert (await services.ledger[JobClaims].claim(KINDS)).id == waiting
-    assert await services.ledger[JobClaims].give_way(held[1])
+    assert await services.ledger[JobClaims].yield_claim(held[1])
     assert (await services.ledger[JobClaims].claim(KINDS)).id == held[0].id
 
 
 async def test_run_gives_way_to_other_run_of_tenant(services):
     held = await claims_of(services, ["alice", "alice"])
-    assert not await services.ledger[JobClaims].give_way(held[0])
+    assert not await services.ledger[JobClaims].yield_claim(held[0])
     third = await queue(services, "alice")
 
-    assert await services.ledger[JobClaims].give_way(held[0])
+    assert await services.ledger[JobClaims].yield_claim(held[0])
     assert (await services.ledger[JobClaims].claim(KINDS)).id == third
 
 
@@ -186,12 +186,12 @@ async def test_run_gives_way_to_other_run_of_tenant(services):
 async def test_run_stays_unless_another_would_follow(services):
     alice, bob, *_ = await claims_of(services, ["alice", "bob", "carol", "alice"])
     await queue(services, "carol")
-    assert not await services.ledger[JobClaims].give_way(bob)  # bob would have no run, and carol two
+    assert not await services.ledger[JobClaims].yield_claim(bob)  # bob would have no run, and carol two
     await execute(services, "UPDATE job_claims SET embeddings = '{another}' WHERE token IS NULL")
-    assert not await services.ledger[JobClaims].give_way(alice)
+    assert not await services.ledger[JobClaims].yield_claim(alice)
     await execute(services, "UPDATE job_claims SET embeddings = '{}' WHERE token IS NULL")
-    assert await services.ledger[JobClaims].give_way(alice)
-    assert not await services.ledger[JobClaims].give_way(alice)
+    assert await services.ledger[JobClaims].yield_claim(alice)
+    assert not await services.ledger[JobClaims].yield_claim(alice)
 
 
 async def test_process_leaves_runs_to_other_workers(services, provider):

@@ -19,7 +19,7 @@ from features.sources.syncing.merge import shown as shown_key
 from features.sources.syncing.quota import UploadLimits
 from features.sources.web.options import CrawlOptions
 from features.sources.web.source import Web, open_pages
-from features.sources.web.visitor import Manners
+from features.sources.web.visitor import Politeness
 from shared.domain.errors import Conflict, InvalidInput, JobIsOpen, LeaseLost, NotFound, TooLarge, Unreadable
 from shared.domain.jobs import JobKind, JobState, PauseReason
 from shared.ledger.documents.documents import Documents
@@ -32,7 +32,7 @@ from tests.support.site import Site, html, serving_site
 from tests.support.sources import LIMITS, Corpus, SyncedCorpus, make_older
 from tests.support.waiting import eventually
 
-PATIENT = Manners(private=True, pause=timedelta())
+PATIENT = Politeness(private=True, pause=timedelta())
 
 
 @pytest.fixture
@@ -123,7 +123,9 @@ async def test_waiting_crawls_give_way_to_third_tenant(services, extractor, read
         def open_source(source):
             if source.tenant == "carol":
                 return corpus.open(source)
-            return open_pages(f"{site.url}/docs/{source.name}", CrawlOptions(), Web(extractor, reader, manners=PATIENT))
+            return open_pages(
+                f"{site.url}/docs/{source.name}", CrawlOptions(), Web(extractor, reader, politeness=PATIENT)
+            )
 
         syncing = replace(carol.syncing(), open_source=open_source)
         runner = Runner(services.ledger[JobClaims], {JobKind.SYNC: lambda: syncing})

@@ -152,8 +152,8 @@ async def test_deletion_of_most_files_needs_confirmation(services, monkeypatch):
     await services.orphans.tidy()
     skip_waiting_day(monkeypatch)
 
-    census = await services.orphans.tidy()
-    assert (census.too_many, census.deleted) == (True, 0)
+    inventory = await services.orphans.tidy()
+    assert (inventory.too_many, inventory.deleted) == (True, 0)
     assert files(services) == lost
 
     assert (await services.orphans.tidy(confirmed=True)).deleted == 3

@@ -27,7 +27,7 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.indexing import IndexWork
-from shared.maintenance.jobs.progress import GaveWay
+from shared.maintenance.jobs.progress import JobYielded
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, events_of, running, serving, with_keys, work
 from tests.support.planted import guards
@@ -586,7 +586,7 @@ async def test_long_verification_gives_way_to_waiting_one(indexed, monkeypatch):
             await connection.exec_driver_sql(QUEUE_ANOTHER)
     other = await claimed(services)
 
-    with pytest.raises(GaveWay):
+    with pytest.raises(JobYielded):
         await replace(verifying(services), turn=timedelta(0)).work(long)
 
     part = await services.ledger[Verifications].get(run.id)

@@ -14,7 +14,7 @@ from features.sources.source import Entry
 from features.sources.syncing.watched_source import WatchedSource
 from features.sources.web.options import CrawlOptions, FeedOptions, ListOptions, SitemapOptions
 from features.sources.web.source import Web, open_pages
-from features.sources.web.visitor import Manners
+from features.sources.web.visitor import Politeness
 from shared.domain.errors import InvalidInput, Misconfigured, NotFound, TooLarge, Unavailable
 from shared.outside import addresses
 from tests.support.planted import guards
@@ -22,7 +22,7 @@ from tests.support.site import ROBOTS, Site, SqliteMemory, html, redirect, servi
 from tests.support.waiting import eventually
 
 FILES = Path(__file__).parents[1] / "files"
-FAST = Manners(user_agent="foreask/test (+https://host.invalid/robot)", private=True, pause=timedelta(0))
+FAST = Politeness(user_agent="foreask/test (+https://host.invalid/robot)", private=True, pause=timedelta(0))
 MOST = 1_000_000
 PAGES = {"short": 500, "full": 5_000, "soak": 5_000}  # of a large site
 
@@ -477,7 +477,7 @@ async def test_interrupted_crawl_requests_no_page_again(small, web, memory):
     assert not {*second, *small.requests} & set(stored)
     assert len(versions) == 241
     assert not refused
-    assert (versions, refused) == await listed(named(small, Web(web.extractor, web.reader, manners=FAST), "one"))
+    assert (versions, refused) == await listed(named(small, Web(web.extractor, web.reader, politeness=FAST), "one"))
     notes = {key async for key, _ in memory.notes()}
     assert notes == {*versions, *(f"page {key}" for key in versions)}
 
@@ -493,7 +493,7 @@ async def test_next_listing_visits_all_pages_again(small, web, memory):
 
 
 async def test_private_start_is_refused_without_request(site, extractor, reader, memory):
-    public_only = Web(extractor, reader, memory, Manners())
+    public_only = Web(extractor, reader, memory, Politeness())
 
     with pytest.raises(Misconfigured, match="FOREASK_SOURCES_PRIVATE_NETWORKS does not allow"):
         await listed(crawl(site, public_only))
@@ -509,7 +509,7 @@ async def test_private_start_is_refused_without_request(site, extractor, reader,
 )
 async def test_redirect_to_private_address_sends_no_request(small, extractor, reader, memory, monkeypatch):
     monkeypatch.setattr(addresses, "is_public", lambda address: address == "127.0.0.1")
-    public_only = Web(extractor, reader, memory, Manners(pause=timedelta(0)))
+    public_only = Web(extractor, reader, memory, Politeness(pause=timedelta(0)))
     async with serving_site(Site(), "127.0.0.2") as private:
         small.replies["/list"] = Response(text="/docs/a\n/docs/b\n")
         add_pages(small, {"/docs/a": []})
@@ -578,8 +578,8 @@ async def test_requests_to_a_host_never_overlap(small, web):
 
 @guards(
     "features/sources/web/visitor.py",
-    "(host.pause or self._manners",
-    "(self._manners",
+    "(host.pause or self._politeness",
+    "(self._politeness",
     means="the pause that a site demands is ignored",
 )
 async def test_crawl_delay_separates_requests(small, web):
@@ -777,7 +777,7 @@ async def test_page_outside_list_is_not_found(small, web, options, content):
 
 
 async def test_unpacked_page_is_bounded(small, extractor, reader, memory):
-    web = Web(extractor, reader, memory, Manners(private=True, pause=timedelta(0), max_bytes=100_000))
+    web = Web(extractor, reader, memory, Politeness(private=True, pause=timedelta(0), max_bytes=100_000))
     small.replies["/docs/"] = page(0, "bomb")
     packed = gzip.compress(b"<p>" + b"x" * 10_000_000)
     small.replies["/docs/bomb"] = Response(body=packed, content_type="text/html", headers={"content-encoding": "gzip"})

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shared.domain.errors import ForeaskError
 from shared.ingest.generate.replies import questions_in
-from shared.providers.adapt import Habits
+from shared.providers.adapt import ModelQuirks
 from shared.providers.errors.answers import ErrorAnswer, refusal
 from shared.providers.replies.chat import ReplyReader
 from shared.providers.replies.event_stream import UnreadableEvents, values_in
@@ -78,7 +78,7 @@ def test_any_vectors_are_read_or_an_error(reply):
 @settings(deadline=None)
 @given(st.sampled_from([400, 422, 500]), JSON)
 def test_any_refusal_is_converted(status, answer):
-    assert Habits().next_step(status, answer, {"temperature": 1}) in {None, "temperature"}
+    assert ModelQuirks().next_step(status, answer, {"temperature": 1}) in {None, "temperature"}
     assert isinstance(refuse(ErrorAnswer.of(status, {}, answer)), ForeaskError)
 
 

@@ -71,7 +71,7 @@ POINTS = {
     "after the upsert": KillPoint("index", Index, "upsert"),
     "before the show": KillPoint("index", Index, "show_version", before=True),
     "after the show": KillPoint("index", Index, "show_version"),
-    "after a repair": KillPoint("index", Verification, "_mend_slice"),
+    "after a repair": KillPoint("index", Verification, "_repair_slice"),
 }
 
 

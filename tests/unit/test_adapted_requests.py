@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.providers.adapt import Habits
+from shared.providers.adapt import ModelQuirks
 from tests.support.planted import guards
 
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": {}}}
@@ -66,13 +66,13 @@ def extra(*path):
     ],
 )
 def test_refused_field_is_recognised(status, answer, step):
-    assert Habits().next_step(status, answer, BODY) == step
+    assert ModelQuirks().next_step(status, answer, BODY) == step
 
 
 def adapted(*steps):
-    habits = Habits()
-    habits.learn(dict.fromkeys(steps), model="m")
-    return habits.adapted(BODY)
+    quirks = ModelQuirks()
+    quirks.learn(dict.fromkeys(steps), model="m")
+    return quirks.adapted(BODY)
 
 
 def test_only_refused_field_is_changed():
@@ -99,39 +99,39 @@ def test_limit_of_tokens_is_never_lost():
 
 
 def test_unlearned_step_is_only_tried():
-    habits = Habits()
-    assert "temperature" not in habits.adapted(BODY, {"temperature": None})
-    assert "temperature" in habits.adapted(BODY)
+    quirks = ModelQuirks()
+    assert "temperature" not in quirks.adapted(BODY, {"temperature": None})
+    assert "temperature" in quirks.adapted(BODY)
 
 
 def test_format_is_dropped_after_both_were_refused():
-    habits, answer = Habits(), error("response_format is not supported")
-    assert habits.next_step(400, answer, BODY) == "json_schema"
-    plain = habits.adapted(BODY, {"json_schema": None})
-    assert habits.next_step(400, answer, plain) == "json_object"
-    assert habits.next_step(400, answer, habits.adapted(BODY, {"json_schema": None, "json_object": None})) is None
+    quirks, answer = ModelQuirks(), error("response_format is not supported")
+    assert quirks.next_step(400, answer, BODY) == "json_schema"
+    plain = quirks.adapted(BODY, {"json_schema": None})
+    assert quirks.next_step(400, answer, plain) == "json_object"
+    assert quirks.next_step(400, answer, quirks.adapted(BODY, {"json_schema": None, "json_object": None})) is None
 
 
 def test_reply_over_its_limit_changes_the_field():
-    habits = Habits()
+    quirks = ModelQuirks()
     for tokens in (100, 110, 0):
-        habits.note_length("m", 100, tokens, fingerprint="fp_1")
-        assert habits.adapted(BODY) == BODY
-    habits.note_length("m", 100, 2_000)
-    assert habits.adapted(BODY)["max_tokens"] == 100
+        quirks.note_length("m", 100, tokens, fingerprint="fp_1")
+        assert quirks.adapted(BODY) == BODY
+    quirks.note_length("m", 100, 2_000)
+    assert quirks.adapted(BODY)["max_tokens"] == 100
 
 
 def test_ollama_is_limited_by_its_own_field():
-    habits = Habits()
-    habits.note_length("m", 100, 7, fingerprint="fp_ollama")
-    assert "max_completion_tokens" not in habits.adapted(BODY)
+    quirks = ModelQuirks()
+    quirks.note_length("m", 100, 7, fingerprint="fp_ollama")
+    assert "max_completion_tokens" not in quirks.adapted(BODY)
 
 
 def test_model_that_starts_inside_stays_held_back():
-    habits = Habits()
-    assert habits.may_start_inside
-    habits.note_start(is_inside=False)
-    assert not habits.may_start_inside
+    quirks = ModelQuirks()
+    assert quirks.may_start_inside
+    quirks.note_start(is_inside=False)
+    assert not quirks.may_start_inside
     for inside in (True, False):
-        habits.note_start(is_inside=inside)
-        assert habits.may_start_inside
+        quirks.note_start(is_inside=inside)
+        assert quirks.may_start_inside

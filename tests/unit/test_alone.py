@@ -6,7 +6,7 @@ import pytest
 
 from shared.domain.errors import Unavailable
 from shared.ledger.postgres.alone import work_on
-from shared.ledger.postgres.database import Collided
+from shared.ledger.postgres.database import TransactionConflict
 from tests.support.planted import guards
 
 ROWS = [UUID(int=number) for number in range(4)]
@@ -38,7 +38,7 @@ class Work:
     ids=["none", "one", "all"],
 )
 @pytest.mark.parametrize(
-    "error", [ValueError("bad"), Collided("conflict", component="ledger")], ids=["bug", "conflict"]
+    "error", [ValueError("bad"), TransactionConflict("conflict", component="ledger")], ids=["bug", "conflict"]
 )
 async def test_bad_rows_delay_no_others(bad, calls, done, error):
     work = Work(error, *bad)

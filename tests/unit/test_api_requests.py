@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.http.middleware import Starts
+from api.http.middleware import FairAdmission
 from api.schemas.documents import DocumentBody, DocumentFields
 from api.submission.submission import content_of
 from shared.domain.document_fields import content_hash, filename_of, media_type_of
@@ -289,7 +289,7 @@ def test_invalid_base64_is_rejected(text):
     means="all requests that arrive together start in one iteration",
 )
 async def test_few_requests_start_in_one_iteration():
-    starts, passes, started = Starts(), [0], Counter()
+    starts, passes, started = FairAdmission(), [0], Counter()
 
     async def request():
         await starts.acquire(b"key")
@@ -313,7 +313,7 @@ async def test_few_requests_start_in_one_iteration():
     means="the requests of a loud tenant start before all other requests",
 )
 async def test_requests_start_in_turns_of_their_keys():
-    starts, order = Starts(), []
+    starts, order = FairAdmission(), []
 
     async def request(key):
         await starts.acquire(key)
@@ -327,7 +327,7 @@ async def test_requests_start_in_turns_of_their_keys():
 
 
 async def test_cancelled_request_takes_no_turn():
-    starts, order = Starts(), []
+    starts, order = FairAdmission(), []
 
     async def request(number):
         await starts.acquire(b"key")

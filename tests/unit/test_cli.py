@@ -241,7 +241,7 @@ class DemoServer:
 def demo_output(server, folder):
     out = io.StringIO()
     console = Console(file=out, width=200)
-    demo._show(demo.Show(server, console, time.monotonic(), sleep=lambda _: None), folder)
+    demo._show(demo.Demo(server, console, time.monotonic(), sleep=lambda _: None), folder)
     return out.getvalue()
 
 

@@ -7,7 +7,7 @@ import pytest
 from foreask_client import Document, Job
 from rich.console import Console
 
-from cli.ingestion import DocumentProgress, UploadBatch, follow, why_it_waits
+from cli.ingestion import DocumentProgress, UploadBatch, follow, waiting_reason
 from cli.meter import IngestCounts, Meter, Rate, Stages
 from shared.domain.errors import Unavailable
 from tests.support import replies
@@ -284,4 +284,4 @@ def test_reason_to_wait_is_of_server_or_document(cause, stalled, expected):
     batch.record("1", DocumentProgress("a.md", "ready"))
     batch.record("2", DocumentProgress("b.md", "searchable", error="500: out of memory"))
 
-    assert why_it_waits(Server(cause), batch, stalled_seconds=stalled) == expected
+    assert waiting_reason(Server(cause), batch, stalled_seconds=stalled) == expected

@@ -12,7 +12,7 @@ from shared.domain.errors import LeaseLost, Permanent, Unavailable
 from shared.domain.retry import Dead, Retry
 from shared.domain.work import Lease, LeaseExtension
 from shared.ingest.drain import Drain, DrainLimits, Stage, SuspectPolls
-from shared.ledger.postgres.database import Collided
+from shared.ledger.postgres.database import TransactionConflict
 from tests.support.clock import in_virtual_time
 from tests.support.planted import guards
 from tests.support.stages import Changed
@@ -749,7 +749,7 @@ async def test_colliding_claims_are_retried():
         nonlocal collisions
         if collisions < 6 and len(shop.due) <= 12:
             collisions += 1
-            raise Collided("another claim", component="ledger")
+            raise TransactionConflict("another claim", component="ledger")
         return await shop.claim(limit, held)
 
     stage = Changed(shop, claim=claim)

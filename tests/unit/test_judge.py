@@ -18,7 +18,7 @@ from shared.domain.errors import (
     UnusableReply,
 )
 from shared.domain.usage import Usage
-from shared.providers.limiter.judge import Judge, Neutral, Tried, as_configuration, is_doubtful, judged
+from shared.providers.limiter.judge import Judge, Neutral, NeutralCall, as_configuration, is_doubtful, judged
 from shared.providers.limiter.script import CallKind
 
 REFUSED = Refused("the llm provider answered 400: it rejects this request")
@@ -80,10 +80,10 @@ def test_neutral_call_decides_cause_of_error(error, of_neutral, kind, message):
 async def test_newer_error_waits_for_next_neutral_call():
     sent, answer = [], asyncio.Event()
 
-    async def ask(_: Neutral) -> Tried:
+    async def ask(_: Neutral) -> NeutralCall:
         sent.append(len(sent))
         await answer.wait()
-        return Tried(float(sent[-1]), None)
+        return NeutralCall(float(sent[-1]), None)
 
     judge = Judge("llm", ask, lambda: 0.0)
     neutral = Neutral("form", NotImplemented, CallKind.INGEST, 1)

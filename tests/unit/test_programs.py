@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from rich.console import Console
 
 from cli.launcher import drawn_key, embedded_llm_settings, key_of, warn_about_confinement
-from cli.programs import Crew, children
+from cli.programs import WorkerCounts, children
 from shared.confined import confinement
 from shared.domain.key_texts import hash_of
 from shared.process.network import hosts_of
@@ -44,7 +44,7 @@ def role_of(child):
 
 
 def programs_of(settings):
-    return list(children(settings.environment(), Path(), Crew(), host="127.0.0.1", port=1, grace=timedelta()))
+    return list(children(settings.environment(), Path(), WorkerCounts(), host="127.0.0.1", port=1, grace=timedelta()))
 
 
 @guards(

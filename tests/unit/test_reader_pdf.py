@@ -325,7 +325,7 @@ LETTERS = single_letters()
 
 @guards(
     "shared/ingest/parse/readers/pdf/text/characters.py",
-    "        self._mend()\n",
+    "        self._remove_false_line_ends()\n",
     "",
     means="the letters of a printed page are words",
 )

@@ -73,7 +73,7 @@ def test_columns_of_paragraphs_are_not_a_table():
 
 @guards(
     "shared/ingest/parse/readers/pdf/layout/cells.py",
-    "fine = [finely(row) for row in rows]",
+    "fine = [split_at_gaps(row) for row in rows]",
     "fine = [list(row) for row in rows]",
     means="a column whose gap is narrow is joined with the next one",
 )
@@ -388,7 +388,7 @@ def test_long_text_of_merged_cell_is_not_repeated():
 
 @guards(
     "shared/ingest/parse/readers/pdf/rulings.py",
-    " or self._strikes(words):",
+    " or self._crosses_words(words):",
     ":",
     means="the boxes of a diagram with arrows between them are a table",
 )

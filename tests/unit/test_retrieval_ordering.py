@@ -3,7 +3,7 @@ import pytest
 from shared.query.retrieve.rank_probe import ExpectedChunk, settled
 from shared.query.retrieve.scores.channels import ChannelHits, merge
 from shared.query.retrieve.scores.fusion import Match
-from shared.query.retrieve.scores.ordering import favoured, on_one_scale, passage_of, reranked
+from shared.query.retrieve.scores.ordering import boosted, on_one_scale, passage_of, reranked
 
 
 def match(chunk_id, score):
@@ -48,7 +48,7 @@ def test_chunks_gain_by_share_of_matched_names():
         "heading": payload("She wrote.", headings=["Ada Lovelace"], title="The Analytical Engine"),
     }
 
-    result = favoured(matches, payloads, ["Ada Lovelace", "analytical engine"])
+    result = boosted(matches, payloads, ["Ada Lovelace", "analytical engine"])
 
     assert [m.chunk_id for m in result] == ["heading", "text", "none", "other"]
     assert [m.score for m in result] == pytest.approx([0.528, 0.5145, 0.50, 0.47])
@@ -57,11 +57,11 @@ def test_chunks_gain_by_share_of_matched_names():
 def test_name_without_words_changes_no_score():
     matches = [match("a", 0.5), match("b", 0.4)]
 
-    assert favoured(matches, {"b": payload("???")}, ["???"]) == matches
+    assert boosted(matches, {"b": payload("???")}, ["???"]) == matches
 
 
 def test_matched_name_never_lowers_chunk():
-    assert favoured([match("a", -0.2)], {"a": payload("Ada")}, ["Ada"])[0].score == pytest.approx(-0.18)
+    assert boosted([match("a", -0.2)], {"a": payload("Ada")}, ["Ada"])[0].score == pytest.approx(-0.18)
 
 
 def test_reranked_chunks_come_first_in_rerankers_order():
@@ -92,7 +92,7 @@ def test_names_match_in_scripts_without_spaces():
     matches = [match("other", 0.50), match("named", 0.49)]
     payloads = {"other": payload("守塔人搬到了城里。"), "named": payload("港口旁边的灯塔在去年重新粉刷过。")}
 
-    assert [m.chunk_id for m in favoured(matches, payloads, ["灯塔"])] == ["named", "other"]
+    assert [m.chunk_id for m in boosted(matches, payloads, ["灯塔"])] == ["named", "other"]
 
 
 def test_reason_for_exclusion_depends_on_rank():

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from shared.domain.errors import Permanent, Unavailable
-from shared.maintenance.jobs.progress import GaveWay, JobTurn, watched
+from shared.maintenance.jobs.progress import JobTurn, JobYielded, watched
 from shared.maintenance.jobs.retries import retried_while
 from tests.support.clock import ManualClock, in_virtual_time
 from tests.support.planted import guards
@@ -18,7 +18,7 @@ class Claims:
     def __init__(self):
         self.released = 0
 
-    async def give_way(self, _, *, pause):
+    async def yield_claim(self, _, *, pause):
         self.released += 1
         self.pause = pause
         return True
@@ -40,7 +40,7 @@ async def test_turn_is_longer_than_first_part(first_part, ends):
         clock.now += 1
 
     assert claims.released == 0
-    with pytest.raises(GaveWay):
+    with pytest.raises(JobYielded):
         await turn.offer()
 
 
@@ -65,7 +65,7 @@ async def test_run_that_only_waits_gives_way_at_once():
         finally:
             ended.set()
 
-    with pytest.raises(GaveWay):
+    with pytest.raises(JobYielded):
         await turn.during(part(), waiting_seconds=lambda: 290.0, is_resumable=False)
 
     assert asyncio.get_running_loop().time() <= 5
@@ -86,7 +86,7 @@ async def test_long_part_gives_way_by_its_kind(is_resumable, seconds):
 
     assert await turn.during(asyncio.sleep(seconds - 5, 7), waiting_seconds=float, is_resumable=is_resumable) == 7
     started = asyncio.get_running_loop().time()
-    with pytest.raises(GaveWay):
+    with pytest.raises(JobYielded):
         await turn.during(asyncio.sleep(600), waiting_seconds=float, is_resumable=is_resumable)
     assert asyncio.get_running_loop().time() - started <= (seconds + 5 if not is_resumable else 10)
 
@@ -99,7 +99,7 @@ async def test_failing_run_gives_way_for_requested_pause():
         raise Unavailable("The server asks for a pause.", component="source", retry_after=timedelta(seconds=90))
 
     turn = turn_of(claims)
-    with pytest.raises(GaveWay):
+    with pytest.raises(JobYielded):
         await retried_while(lambda: 0.0, timedelta(minutes=2), turn.sleep)(fail)
     assert claims.pause >= timedelta(seconds=90)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from features.sources.hints.messages import MOST_KEYS, Hint, Named, read_hint
+from features.sources.hints.messages import MOST_KEYS, Hint, HintedName, read_hint
 from shared.domain.errors import InvalidInput, TooLarge
 
 RECORD = {
@@ -12,13 +12,13 @@ RECORD = {
     "s3": {"bucket": {"name": "corpus"}, "object": {"key": "hand+book/caf%C3%A9%2B1.md", "size": 3}},
 }
 S3 = {"Records": [RECORD]}
-DECODED = Named("hand book/café+1.md", "corpus")
+DECODED = HintedName("hand book/café+1.md", "corpus")
 
 
 @pytest.mark.parametrize(
     ("body", "names"),
     [
-        ({"keys": ["a.md", "b/c.md", "a.md"]}, [Named("a.md"), Named("b/c.md")]),
+        ({"keys": ["a.md", "b/c.md", "a.md"]}, [HintedName("a.md"), HintedName("b/c.md")]),
         ({"keys": []}, []),
         (S3, [DECODED]),
         ({"EventName": "s3:ObjectRemoved:Delete", "Key": "corpus/hand book/café+1.md", **S3}, [DECODED]),
@@ -29,18 +29,18 @@ DECODED = Named("hand book/café+1.md", "corpus")
                 "source": "aws.s3",
                 "detail": {"bucket": {"name": "corpus"}, "object": {"key": "a+b %41.md"}},
             },
-            [Named("a+b %41.md", "corpus")],
+            [HintedName("a+b %41.md", "corpus")],
         ),
         (
             {
                 "message": {"attributes": {"bucketId": "corpus", "objectId": "a+b.md", "eventType": "OBJECT_DELETE"}},
                 "subscription": "projects/p/subscriptions/s",
             },
-            [Named("a+b.md", "corpus")],
+            [HintedName("a+b.md", "corpus")],
         ),
         (
             {"key": "/buckets/corpus/x/a.md", "event_type": "create", "message": {"new_entry": {"name": "a.md"}}},
-            [Named("x/a.md", "corpus")],
+            [HintedName("x/a.md", "corpus")],
         ),
         (
             {
@@ -48,7 +48,7 @@ DECODED = Named("hand book/café+1.md", "corpus")
                 "event_type": "rename",
                 "message": {"new_parent_path": "/buckets/corpus/y", "new_entry": {"name": "b.md"}},
             },
-            [Named("x/a.md", "corpus"), Named("y/b.md", "corpus")],
+            [HintedName("x/a.md", "corpus"), HintedName("y/b.md", "corpus")],
         ),
         ({"key": "/etc/iam/users.json", "event_type": "update", "message": {}}, []),
         ({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "corpus"}, []),

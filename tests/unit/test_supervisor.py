@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from cli.launcher import Launcher, LaunchPlan, stoppable
-from cli.programs import Crew
+from cli.programs import WorkerCounts
 from embedded import health
 from embedded.supervisor import Backoff, Child, RestartPolicy, Supervisor
 from shared.domain.errors import Unavailable
@@ -142,7 +142,9 @@ def test_unresponsive_postgres_is_not_ready(monkeypatch):
 
 @pytest.fixture
 def launcher(tmp_path):
-    return Launcher(LaunchPlan(Settings(_env_file=None, data_dir=tmp_path), Crew(), port=0), Console(quiet=True))
+    return Launcher(
+        LaunchPlan(Settings(_env_file=None, data_dir=tmp_path), WorkerCounts(), port=0), Console(quiet=True)
+    )
 
 
 def test_launcher_exits_with_message_of_failed_part(launcher):

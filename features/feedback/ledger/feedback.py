@@ -196,10 +196,10 @@ async def _accept(  # noqa: PLR0917 - the parts of a question's acceptance
         return FeedbackResult("chunk_full", asked.question, None)
     if not await accepted_questions.accept(connection, parameters):
         if key is None and await accepted_questions.assign(connection, parameters):
-            await _mirror(connection, chunk["document_id"])
+            await _copy_to_other_builds(connection, chunk["document_id"])
         return FeedbackResult("already_accepted", asked.question, parameters["id"])
     await connection.execute(SQL.touch, {"ids": [chunk["document_id"]]})
-    followers = await _mirror(connection, chunk["document_id"])
+    followers = await _copy_to_other_builds(connection, chunk["document_id"])
     due = await accepted_questions.reindex_waiting(connection, [chunk["document_id"], *followers])
     embedding = chunk["embedding_model"]
     return FeedbackResult("accepted", asked.question, parameters["id"], due=bool(due), embedding=embedding)
@@ -284,11 +284,11 @@ async def _retract(connection: AsyncConnection, collection_id: UUID, accepted: U
     await connection.execute(SQL.touch, {"ids": [document]})
     if (await connection.execute(SQL.retract, parameters)).one_or_none() is None:
         return False
-    await _mirror(connection, document)
+    await _copy_to_other_builds(connection, document)
     return True
 
 
-async def _mirror(connection: AsyncConnection, document: UUID) -> Sequence[UUID]:
+async def _copy_to_other_builds(connection: AsyncConnection, document: UUID) -> Sequence[UUID]:
     """Copy the accepted questions of a locked live document to the other builds; return its rows there, locked."""
     followers = await accepted_questions.lock_followers(connection, document)
     await connection.execute(SQL.touch, {"ids": followers})

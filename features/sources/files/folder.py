@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from features.sources.errors import not_found, too_large, unavailable
 from features.sources.files.file_source import FileSource, OpenFile
-from features.sources.keys import problem_of, stand_in
+from features.sources.keys import problem_of, substitute_key
 from features.sources.options import FileOptions
 from features.sources.source import Entry, Item
 from shared.domain.errors import Unreadable
@@ -344,7 +344,7 @@ def _named(prefix: str, name: str, suffix: str = "") -> _Node:
     """Return the node of a name. A folder is refused as a whole if no name below it could be a key."""
     key = prefix + name + suffix
     problem = problem_of(key + "." if suffix else key)
-    return _Node(stand_in(name, prefix, suffix), name, problem) if problem else _Node(key, name)
+    return _Node(substitute_key(name, prefix, suffix), name, problem) if problem else _Node(key, name)
 
 
 def _is_path(key: str) -> bool:

@@ -21,7 +21,7 @@ from features.sources.errors import COMPONENT, not_found, too_large, too_much_sp
 from features.sources.files import listed
 from features.sources.files.file_source import FileSource, OpenFile
 from features.sources.files.s3_names import S3Names, is_representable
-from features.sources.keys import problem_of, stand_in
+from features.sources.keys import problem_of, substitute_key
 from features.sources.options import FileOptions, ObjectOptions, Options
 from features.sources.source import Entry, Item
 from shared.buckets.connection import RETRIES, Bucket, is_missing, is_refusal, network_of, open_bucket, reason_of
@@ -387,7 +387,7 @@ def _read(kind: type[K], secret: Mapping[str, str]) -> K:
 def _entry(found: Any) -> Entry:
     key = found["path"]
     if problem := problem_of(key):
-        return Entry(stand_in(key), "", refused=problem)
+        return Entry(substitute_key(key), "", refused=problem)
     if not is_representable(key):
         return Entry(key, "", refused=_UNREPRESENTABLE)
     return Entry(key, _version(found), found["size"], None if found["size"] else "It is empty.")

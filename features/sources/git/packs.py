@@ -218,7 +218,7 @@ class Pack:
         self._cached_bytes += len(value[1])
 
 
-class Loose:
+class LooseObjects:
     """Loose objects, whose files are joined.
 
     Args:

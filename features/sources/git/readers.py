@@ -22,7 +22,7 @@ from dulwich.pack import UnresolvedDeltas
 from features.sources.git.options import GitOptions
 from features.sources.git.packs import (
     Contents,
-    Loose,
+    LooseObjects,
     Pack,
     Store,
     TooLargePack,
@@ -41,7 +41,7 @@ CONTENT, MISSING, LARGE = 0, 1, 2  # states of a content
 CONTENT_HEAD = struct.Struct(">20sBQ")  # id, state, size
 
 _COMMIT, _TREE, _BLOB, _TAG = 1, 2, 3, 4
-_KINDS: Mapping[str, Callable[[Contents, Contents, int], Store]] = {"pack": Pack, "loose": Loose}
+_KINDS: Mapping[str, Callable[[Contents, Contents, int], Store]] = {"pack": Pack, "loose": LooseObjects}
 _MOST_TAGS = 10  # tags may point to tags
 _PIECE_BYTES = 900_000  # two of them fit into a message
 _ALIVE_OBJECTS = 5_000

@@ -76,14 +76,14 @@ class RemoteRepository(Repository):
         existing: Refs = {}
         self._remove_files()  # of an attempt that failed
 
-        def wants(refs: Refs, depth: int | None = None) -> list[ObjectID]:  # noqa: ARG001
+        def determine_wants(refs: Refs, depth: int | None = None) -> list[ObjectID]:  # noqa: ARG001
             nonlocal existing
             existing = refs
             return [chosen(refs, ref)]
 
         try:
             self._trees = await self._fetched(
-                wants,
+                determine_wants,
                 count=1,
                 depth=1,
                 filter_spec=b"blob:limit=%d" % SMALL_BYTES,
@@ -144,7 +144,7 @@ class RemoteRepository(Repository):
             raise too_large_object() from None
 
     async def _fetched(
-        self, wants: DetermineWantsFunc, count: int, wanted: Sequence[str] = (), **options: Any
+        self, determine_wants: DetermineWantsFunc, count: int, wanted: Sequence[str] = (), **options: Any
     ) -> _Reply:
         """Fetch objects into a new folder, and index them.
 
@@ -153,7 +153,7 @@ class RemoteRepository(Repository):
         """
         folder = TemporaryFolder(FOLDER_PREFIX)
         try:
-            size = await self.in_thread(lambda: self._receive(folder.path / "pack", wants, options))
+            size = await self.in_thread(lambda: self._receive(folder.path / "pack", determine_wants, options))
             pack = (folder.path / "pack").open("rb")
             try:
                 index = await self.reader.write_index(pack, folder.path / "index")
@@ -165,7 +165,7 @@ class RemoteRepository(Repository):
             raise
         return _Reply(folder, Stored("pack", pack, index), count, size, frozenset(wanted))
 
-    def _receive(self, path: Path, wants: DetermineWantsFunc, options: Mapping[str, Any]) -> int:
+    def _receive(self, path: Path, determine_wants: DetermineWantsFunc, options: Mapping[str, Any]) -> int:
         """Write the server's reply into a file, and return its size."""
         self._receiving.start()
         with path.open("wb") as file:
@@ -178,7 +178,7 @@ class RemoteRepository(Repository):
 
             walker = ObjectStoreGraphWalker([], lambda _: [])
             try:
-                self._client.fetch_pack("", wants, walker, write, **options)
+                self._client.fetch_pack("", determine_wants, walker, write, **options)
             except GitProtocolError as error:
                 if error.__cause__ is None:
                     raise _EndedError(self.label) from error

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from dulwich.objects import ObjectID, Tree
 
-from features.sources.keys import problem_of, stand_in
+from features.sources.keys import problem_of, substitute_key
 from shared.domain.errors import Unreadable
 
 MOST_NAMES = 5_000_000
@@ -140,5 +140,5 @@ def _nodes(tree: Tree, prefix: str) -> dict[bytes, Node]:
 def _node(name: str, prefix: str, content_id: ObjectID, *, is_folder: bool) -> Node:
     """Return a file or folder; a folder that cannot be a part of keys becomes a single refused file."""
     if problem := problem_of(prefix + name):
-        return Node(stand_in(name, prefix), content_id, is_folder=False, refused=problem)
+        return Node(substitute_key(name, prefix), content_id, is_folder=False, refused=problem)
     return Node(prefix + name, content_id, is_folder)

@@ -26,7 +26,7 @@ _UNKNOWN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class HintedName:
     """The name in a hint.
 
     Args:
@@ -47,7 +47,7 @@ class Hint:
         confirm_url: address that confirms a subscription of SNS; None for other messages.
     """
 
-    names: Sequence[Named]
+    names: Sequence[HintedName]
     confirm_url: str | None = None
 
 
@@ -70,7 +70,7 @@ def read_hint(body: Any) -> Hint:
     return Hint(names)
 
 
-def keys_within(names: Iterable[Named], uri: str) -> list[str]:
+def keys_within(names: Iterable[HintedName], uri: str) -> list[str]:
     """Return the keys of names within a source, without names outside it and names that cannot be keys.
 
     Raises:
@@ -81,7 +81,7 @@ def keys_within(names: Iterable[Named], uri: str) -> list[str]:
     return [key for key in keys if key is not None and problem_of(key) is None]
 
 
-def _key_within(name: Named, address: Address) -> str | None:
+def _key_within(name: HintedName, address: Address) -> str | None:
     """Return the key of a name; None if the object is in another bucket, or outside the folder of the source."""
     if name.bucket is None:
         return name.key
@@ -103,41 +103,41 @@ def _unwrapped(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return event
 
 
-def _names(event: Mapping[str, Any]) -> Iterable[Named]:
+def _names(event: Mapping[str, Any]) -> Iterable[HintedName]:
     for form, read in _FORMS.items():
         if form in event:
             return read(event)
     raise InvalidInput(_UNKNOWN)
 
 
-def _of_keys(event: Mapping[str, Any]) -> Iterator[Named]:
+def _of_keys(event: Mapping[str, Any]) -> Iterator[HintedName]:
     if set(event) != {"keys"}:
         raise InvalidInput("A hint with `keys` has no other fields.")
     for key in _list(event, "keys"):
         if not isinstance(key, str) or not key:
             raise InvalidInput("Each of the keys is a text that is not empty.", field="keys")
-        yield Named(key)
+        yield HintedName(key)
 
 
-def _of_records(event: Mapping[str, Any]) -> Iterator[Named]:
+def _of_records(event: Mapping[str, Any]) -> Iterator[HintedName]:
     """Read an event of S3 or MinIO, whose names are encoded as in a form."""
     for record in _list(event, "Records"):
         s3 = _object(record, "s3")
-        yield Named(unquote_plus(_text(_object(s3, "object"), "key")), _text(_object(s3, "bucket"), "name"))
+        yield HintedName(unquote_plus(_text(_object(s3, "object"), "key")), _text(_object(s3, "bucket"), "name"))
 
 
-def _of_eventbridge(event: Mapping[str, Any]) -> Iterator[Named]:
+def _of_eventbridge(event: Mapping[str, Any]) -> Iterator[HintedName]:
     """Read an event of S3 through EventBridge, whose name is not encoded."""
     detail = _object(event, "detail")
-    yield Named(_text(_object(detail, "object"), "key"), _text(_object(detail, "bucket"), "name"))
+    yield HintedName(_text(_object(detail, "object"), "key"), _text(_object(detail, "bucket"), "name"))
 
 
-def _of_pubsub(event: Mapping[str, Any]) -> Iterator[Named]:
+def _of_pubsub(event: Mapping[str, Any]) -> Iterator[HintedName]:
     attributes = _object(_object(event, "message"), "attributes")
-    yield Named(_text(attributes, "objectId"), _text(attributes, "bucketId"))
+    yield HintedName(_text(attributes, "objectId"), _text(attributes, "bucketId"))
 
 
-def _of_seaweed(event: Mapping[str, Any]) -> Iterator[Named]:
+def _of_seaweed(event: Mapping[str, Any]) -> Iterator[HintedName]:
     """Read a message of SeaweedFS's filer, with the old and the new path of a renamed file."""
     message = event.get("message")
     paths = [_text(event, "key")]
@@ -146,7 +146,7 @@ def _of_seaweed(event: Mapping[str, Any]) -> Iterator[Named]:
     for path in paths:
         bucket, _, key = path.removeprefix(_SEAWEED_BUCKETS).partition("/")
         if path.startswith(_SEAWEED_BUCKETS) and key:
-            yield Named(key, bucket)
+            yield HintedName(key, bucket)
 
 
 def _of_nothing(_: Mapping[str, Any]) -> tuple[()]:

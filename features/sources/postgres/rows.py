@@ -14,7 +14,7 @@ import orjson
 
 from features.sources.errors import not_found, too_large, too_much_space
 from features.sources.hosts import Hosts
-from features.sources.keys import problem_of, stand_in, too_long
+from features.sources.keys import problem_of, substitute_key, too_long
 from features.sources.postgres.connection import DatabaseConnection
 from features.sources.postgres.options import MEDIA_TYPES, PostgresOptions
 from features.sources.postgres.statements import PostgresStatements, statements_of
@@ -215,7 +215,7 @@ def _metadata(text: str | None) -> Mapping[str, Any]:
 
 def _entry(row: Mapping[str, Any]) -> Entry:
     if problem := too_long(row["id_bytes"]) or problem_of(row["id"]):
-        return Entry(stand_in(row["id"], digest=row["id_hash"]), row["version"], refused=problem)
+        return Entry(substitute_key(row["id"], digest=row["id_hash"]), row["version"], refused=problem)
     return Entry(row["id"], row["version"], row["size_bytes"])
 
 

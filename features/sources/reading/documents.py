@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from features.sources.keys import problem_of, stand_in
+from features.sources.keys import problem_of, substitute_key
 from features.sources.reading.frames import MOST_PROBLEM_CHARS, MOST_TEXT_BYTES, ReadRow, RowWriter
 from features.sources.tables.formats import Columns, Row, Truncated, Unfinished, shown
 from shared.domain.errors import InvalidInput, Unreadable
@@ -84,7 +84,7 @@ def _read(row: Row) -> ReadRow:
     if row.id is None:
         return ReadRow(row.number, problem=_short(row.rejection or ""))
     problem = problem_of(row.id)
-    key = stand_in(row.id) if problem else row.id
+    key = substitute_key(row.id) if problem else row.id
     problem = problem or row.rejection
     if row.document is None:
         return ReadRow(row.number, key, problem=_short(problem or ""))

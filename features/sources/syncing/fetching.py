@@ -80,7 +80,7 @@ class Fetcher:
         return [key for name, key in names.items() if name in refused]
 
     async def _all(self, entries: Sequence[Entry]) -> list[_Read | RefusedEntry | None]:
-        room = _Room(_CONCURRENT, self.limits.fetched_bytes)
+        room = _ReadCapacity(_CONCURRENT, self.limits.fetched_bytes)
         tasks = []
         try:
             async with asyncio.TaskGroup() as group:
@@ -89,7 +89,7 @@ class Fetcher:
             raise errors.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def _one(self, entry: Entry, room: _Room) -> _Read | RefusedEntry | None:
+    async def _one(self, entry: Entry, room: _ReadCapacity) -> _Read | RefusedEntry | None:
         """Read an entry; store it at once if it is large and stored at all. None: it does not exist any more."""
         try:
             if (entry.size_bytes or 0) > self.max_bytes:
@@ -151,7 +151,7 @@ class _Read:
         return len(self.content) if self.upload is None else self.upload.size_bytes
 
 
-class _Room:
+class _ReadCapacity:
     """Room for concurrent reads, by their number and their bytes; one read is always possible."""
 
     def __init__(self, number: int, size: int) -> None:

@@ -24,7 +24,7 @@ _PART_SECONDS = 10.0  # the hints of a slow source are saved this often
 
 
 @dataclass(slots=True)
-class _Looked:
+class _LookupResult:
     """The result of looking up some hints: entries to fetch, and items that exist although a listing lacked them."""
 
     hints: list[StoredHint] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Lookups(JobWork):
             find = retried_for(services.limits.timeout)(watched_source.find)
             turn = JobTurn(services.claims, claim, services.limits.turn)
 
-            async def look(hints: Sequence[StoredHint]) -> tuple[_Looked, Fetched]:
+            async def look(hints: Sequence[StoredHint]) -> tuple[_LookupResult, Fetched]:
                 looked = await _look(hints, find)
                 return looked, await fetcher.fetch(looked.fetched, looked.new)
 
@@ -95,7 +95,9 @@ class Lookups(JobWork):
                 await turn.offer()
         await retried(self.hints.finish)(claim)
 
-    async def _save(self, claim: JobClaim, definition: SourceDefinition, looked: _Looked, fetched: Fetched) -> None:
+    async def _save(
+        self, claim: JobClaim, definition: SourceDefinition, looked: _LookupResult, fetched: Fetched
+    ) -> None:
         submissions = await retried(self.hints.save)(
             claim, definition, looked.hints, documents=fetched.documents, present=looked.present
         )
@@ -103,9 +105,9 @@ class Lookups(JobWork):
             self.syncing.wake_parsers()
 
 
-async def _look(hints: Sequence[StoredHint], find: Find) -> _Looked:
+async def _look(hints: Sequence[StoredHint], find: Find) -> _LookupResult:
     """Look up the first hint, and the following ones until some seconds have passed."""
-    looked, until = _Looked(), asyncio.get_running_loop().time() + _PART_SECONDS
+    looked, until = _LookupResult(), asyncio.get_running_loop().time() + _PART_SECONDS
     for hint in hints:
         timeout = asyncio.timeout_at(until if looked.hints else None)
         try:

@@ -22,7 +22,7 @@ from shared.domain.document_fields import is_text
 from shared.domain.jobs import JobClaim
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.model.collections import Collections
-from shared.maintenance.jobs.progress import STALLED, TURN, GaveWay, JobTurn, watched
+from shared.maintenance.jobs.progress import STALLED, TURN, JobTurn, JobYielded, watched
 from shared.maintenance.jobs.retries import retried, retried_for, retried_while
 from shared.maintenance.jobs.runner import JobWork
 from shared.storage.uploads import Uploads
@@ -124,7 +124,7 @@ class Syncing(JobWork):
             source = self.parked.resume(name) or self.open_source(definition)
         try:
             yield source
-        except GaveWay:
+        except JobYielded:
             await self.parked.park(name, source)
             raise
         except BaseException:
@@ -216,7 +216,7 @@ class _Listing:
 
         Raises:
             JobPaused: the part is saved, and the job is paused.
-            GaveWay: the part is not saved, and another sync has the worker.
+            JobYielded: the part is not saved, and another sync has the worker.
             _IntakeClosed: the part is not saved.
         """
         if self._has_saved:

@@ -12,7 +12,7 @@ from features.sources.web.crawl.memory import Memory
 from features.sources.web.extraction import SandboxExtractor
 from features.sources.web.reading.robots import ROBOT
 from features.sources.web.source import Web
-from features.sources.web.visitor import Manners
+from features.sources.web.visitor import Politeness
 from shared.confined.reading import Readers
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.settings import Settings
@@ -40,13 +40,13 @@ def web_of(
     roots = Roots(settings.roots_of(source.tenant))
     extractor = SandboxExtractor(sandbox, source.tenant)
     reader = readers.for_tenant(source.tenant)
-    return Web(extractor, reader, LedgerMemory(notes, source.id), manners_of(settings), roots.permits)
+    return Web(extractor, reader, LedgerMemory(notes, source.id), politeness_of(settings), roots.permits)
 
 
-def manners_of(settings: Settings) -> Manners:
+def politeness_of(settings: Settings) -> Politeness:
     """Return the behaviour towards servers."""
     contact = f" (+{settings.crawl_contact})" if settings.crawl_contact else ""
-    return Manners(
+    return Politeness(
         user_agent=f"{ROBOT}/{version('foreask')}{contact}",
         private=settings.sources_private_networks,
         pause=settings.tuning.crawl_pause,

@@ -16,7 +16,7 @@ from features.sources.web.crawl.texts import Texts
 from features.sources.web.examination import MARKDOWN, Examiner, filename_of
 from features.sources.web.extraction import SandboxExtractor
 from features.sources.web.options import CrawlOptions, FeedOptions, ListOptions, PageOptions, SitemapOptions
-from features.sources.web.visitor import Manners, Visitor
+from features.sources.web.visitor import Politeness, Visitor
 from shared.confined.reading import Reader
 from shared.domain.errors import ForeaskError, NotFound, TooLarge, Unavailable, Unreadable
 from shared.ingest.parse.web.addresses import normal
@@ -30,14 +30,14 @@ class Web:
         extractor: reads pages in a confined process.
         reader: reads the other contents of sites in a confined process.
         memory: notes of the source.
-        manners: behaviour towards servers.
+        politeness: behaviour towards servers.
         permits: whether the operator allows an address for the tenant. A list may name any host, and a redirect, too.
     """
 
     extractor: SandboxExtractor
     reader: Reader
     memory: Memory = field(default_factory=NoMemory)
-    manners: Manners = field(default_factory=Manners)
+    politeness: Politeness = field(default_factory=Politeness)
     permits: Callable[[str], bool] = lambda _: True
 
 
@@ -57,7 +57,7 @@ class PageSource(Source):
         self._web = web
         self._texts = Texts()
         self._state = CrawlState(self._texts.folder)
-        self._visitor = Visitor(web.manners, web.reader, web.permits)
+        self._visitor = Visitor(web.politeness, web.reader, web.permits)
         self._examiner = Examiner(self._visitor, web.extractor, self._texts)
         self._loaded: asyncio.Task[None] | None = None
         self._crawl = Crawl(

@@ -41,7 +41,7 @@ _PURPOSE = addresses.Purpose(
 
 
 @dataclass(frozen=True, slots=True)
-class Manners:
+class Politeness:
     """Behaviour towards servers.
 
     Args:
@@ -117,17 +117,17 @@ class Visitor:
     """Reads pages. A visitor is used by one source.
 
     Args:
-        manners: behaviour towards servers.
+        politeness: behaviour towards servers.
         reader: reads robots.txt.
         permits: whether the operator allows an address; the callers check it for pages, and the visitor for redirects
             of robots.txt.
     """
 
-    def __init__(self, manners: Manners, reader: Reader, permits: Callable[[str], bool] = lambda _: True) -> None:
+    def __init__(self, politeness: Politeness, reader: Reader, permits: Callable[[str], bool] = lambda _: True) -> None:
         self.reader = reader
         self.permits = permits
-        self._manners = manners
-        self._client = new_client(manners.timeout.total_seconds())
+        self._politeness = politeness
+        self._client = new_client(politeness.timeout.total_seconds())
         self._hosts: dict[str, _Host] = {}
         self._going = asyncio.Event()
         self._going.set()
@@ -177,12 +177,12 @@ class Visitor:
             address: address of the page.
             headers: more headers, such as `if-none-match`.
             wants: whether the body of a reply with status 200 is read, decided by its headers.
-            max_bytes: size of the body; default: as in the manners.
+            max_bytes: size of the body; default: as in the politeness.
 
         Raises:
             PageError: there is no reply, or its body cannot be used.
         """
-        limit = max_bytes or self._manners.max_bytes
+        limit = max_bytes or self._politeness.max_bytes
         for tries_left in reversed(range(_TRIES)):
             reply = await self._once(address, headers or {}, wants, limit)
             if reply.status not in _BUSY or not tries_left:
@@ -194,10 +194,10 @@ class Visitor:
         self, address: str, headers: Mapping[str, str], wants: Callable[[WebReply], bool], limit: int
     ) -> WebReply:
         try:
-            async with self._turn(address), asyncio.timeout(self._manners.timeout.total_seconds()):
+            async with self._turn(address), asyncio.timeout(self._politeness.timeout.total_seconds()):
                 return await self._exchange(address, headers, wants, limit)
         except TimeoutError as error:
-            message = f"The server did not answer within {self._manners.timeout.total_seconds():g} s."
+            message = f"The server did not answer within {self._politeness.timeout.total_seconds():g} s."
             raise PageError(message, "server") from error
         except addresses.UnknownHost as error:
             raise PageError(f"{origin_of(address)}: {error}.", "server") from error
@@ -222,7 +222,7 @@ class Visitor:
                 yield
             finally:
                 self._sending -= 1
-                host.due = time.monotonic() + (host.pause or self._manners.pause.total_seconds())
+                host.due = time.monotonic() + (host.pause or self._politeness.pause.total_seconds())
 
     async def _sleep(self, until: float) -> None:
         call = object()
@@ -237,8 +237,8 @@ class Visitor:
         self, address: str, headers: Mapping[str, str], wants: Callable[[WebReply], bool], limit: int
     ) -> WebReply:
         parts = addresses.parse(address, _PURPOSE)
-        checked = await addresses.resolve(parts, _PURPOSE, private=self._manners.private)
-        sent = {"user-agent": self._manners.user_agent, "accept-encoding": ENCODINGS, "accept": "*/*", **headers}
+        checked = await addresses.resolve(parts, _PURPOSE, private=self._politeness.private)
+        sent = {"user-agent": self._politeness.user_agent, "accept-encoding": ENCODINGS, "accept": "*/*", **headers}
         request = pinned(self._client, "GET", parts, checked, headers=sent)
         response = await self._client.send(request, stream=True)
         try:
@@ -257,11 +257,11 @@ class Visitor:
         if host.robots is None or time.monotonic() > host.robots_until:
             try:
                 host.robots = await self._robots_rules(f"{origin_of(address)}/robots.txt")
-                host.pause = min(host.robots.delay, self._manners.longest_pause.total_seconds())
+                host.pause = min(host.robots.delay, self._politeness.longest_pause.total_seconds())
                 host.robots_until = time.monotonic() + _ROBOTS_AGE.total_seconds()
             except Unavailable as error:  # the host's other pages must not wait for it again
                 host.robots = error
-                host.robots_until = time.monotonic() + self._manners.failed_robots.total_seconds()
+                host.robots_until = time.monotonic() + self._politeness.failed_robots.total_seconds()
         if isinstance(host.robots, Unavailable):
             raise host.robots
         return host.robots
@@ -303,7 +303,7 @@ class Visitor:
 
     async def _robots_reply(self, address: str) -> WebReply:
         try:
-            reply = await self._once(address, {}, lambda _: True, self._manners.max_bytes)
+            reply = await self._once(address, {}, lambda _: True, self._politeness.max_bytes)
         except PageError as error:
             kind = Misconfigured if error.fault == "address" else Unavailable
             raise kind(f"{address} cannot be read: {error}", component=COMPONENT) from error
@@ -313,4 +313,4 @@ class Visitor:
         return reply
 
     def _requested_pause(self, reply: WebReply) -> timedelta:
-        return retry_after(reply.headers, most=self._manners.longest_pause) or timedelta()
+        return retry_after(reply.headers, most=self._politeness.longest_pause) or timedelta()

@@ -55,11 +55,11 @@ class ReplyModel(BaseModel):
             settings: prices for the costs in the reply.
             others: more fields; they replace attributes of the same name.
         """
-        source = _Joined(value, others) if others else value
+        source = _WithAttributes(value, others) if others else value
         return cls.model_validate(source, from_attributes=True, context=settings)
 
 
-class _Joined:
+class _WithAttributes:
     """A value with more attributes."""
 
     def __init__(self, value: object, others: dict[str, object]) -> None:

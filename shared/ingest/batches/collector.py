@@ -122,7 +122,7 @@ class ResultCollector:
                 live |= self._live([line])
                 continue
             if isinstance(result, ForeaskError) and of_lines.is_refusal_of_any(result):
-                outcomes.append(of_lines.doubted(line, model, result))
+                outcomes.append(of_lines.retry_live(line, model, result))
                 live |= set() if again else {line.lease.token}
                 continue
             if not isinstance(result, Completion):

@@ -24,7 +24,7 @@ from shared.ingest.generate.bills import highest_usage
 from shared.ingest.generate.generator import content_key, key_of, requests
 from shared.ingest.generate.replies import storable
 from shared.ingest.options import IngestDefaults
-from shared.providers.adapt import Habits
+from shared.providers.adapt import ModelQuirks
 from shared.providers.batches import BatchReply, NotDone, request_line
 from shared.providers.chat import ChatRequest, Completion
 from shared.providers.limiter.judge import is_doubtful
@@ -42,12 +42,12 @@ class Lines:
     Args:
         model: the model of all lines.
         defaults: default options of collections.
-        habits: the optional fields that the model has refused.
+        quirks: the optional fields that the model has refused.
     """
 
     model: str
     defaults: IngestDefaults
-    habits: Habits
+    quirks: ModelQuirks
 
     def key_of(self, chunk: ChunkToGenerate) -> bytes:
         """Return the content key of a chunk's current request."""
@@ -74,16 +74,16 @@ class Lines:
     def rendered(self, tenant: str, line: LineContent) -> bytes | None:
         """Return a line of the input file; None if the chunk, its prompt or its lease has changed."""
         call = self._request(tenant, line)
-        return None if call is None else request_line(str(line.token), self.habits.adapted(call.body(self.model)))
+        return None if call is None else request_line(str(line.token), self.quirks.adapted(call.body(self.model)))
 
     def learn(self, refusals: Sequence[BatchReply]) -> bool:
         """Omit a field from later lines if all refusals name the same one; return whether they do."""
         sample, *_ = requests(ChunkContent.whole("A text."), self.defaults.generation)
-        sent = self.habits.adapted(sample.body(self.model))
-        steps = {self.habits.next_step(reply.status, reply.body, sent) for reply in refusals}
+        sent = self.quirks.adapted(sample.body(self.model))
+        steps = {self.quirks.next_step(reply.status, reply.body, sent) for reply in refusals}
         step = steps.pop() if len(steps) == 1 else None
         if step is not None:
-            self.habits.learn({step: None}, model=self.model)
+            self.quirks.learn({step: None}, model=self.model)
         return step is not None
 
     def _request(self, tenant: str, line: LineContent) -> ChatRequest | None:
@@ -169,7 +169,7 @@ def is_refusal_of_any(result: Completion | ForeaskError) -> bool:
     return isinstance(result, Refused | Misconfigured) and is_doubtful(result)
 
 
-def doubted(line: SentLine, model: str, error: ForeaskError) -> FailedAttempt:
+def retry_live(line: SentLine, model: str, error: ForeaskError) -> FailedAttempt:
     """Return the outcome of a refusal that a live call decides."""
     return _failed(line, model, Retry(timedelta(), error.message, burns_attempt=False))
 

@@ -18,7 +18,7 @@ from shared.ingest.generate.replies import storable
 from shared.providers.chat import ChatModel, ChatRequest, Completion
 
 
-class Keep(Protocol):
+class CommitReplies(Protocol):
     """Commits a chunk's replies, its costs and the tier of this attempt's replies, and reserves the next call."""
 
     async def __call__(
@@ -47,7 +47,7 @@ class PaidReplies:
             the next payment.
     """
 
-    def __init__(self, model: ChatModel, chunk: ChunkToGenerate, bill: ChunkBill, keep: Keep) -> None:
+    def __init__(self, model: ChatModel, chunk: ChunkToGenerate, bill: ChunkBill, keep: CommitReplies) -> None:
         self._model = model
         self._bill = bill
         self._keep = keep

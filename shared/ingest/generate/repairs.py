@@ -11,7 +11,7 @@ from shared.providers.replies.json_replies import MalformedReply, spoken
 
 _MOST = 2
 _OTHER_MODEL = "set FOREASK_LLM_MODEL to another model"
-_THOUGHT_TO_THE_LIMIT = (
+_THINKING_TRUNCATED = (
     "the model thought until it reached the token limit, and wrote no questions: turn its thinking off on its"
     f" server, or {_OTHER_MODEL}"
 )
@@ -30,7 +30,7 @@ class EmptyReply(MalformedReply):
     """A reply without an answer; another call rarely has one."""
 
 
-class ThoughtToTheLimit(EmptyReply, TruncatedReply):
+class ThinkingTruncated(EmptyReply, TruncatedReply):
     """A reply whose token limit was used up by thinking."""
 
 
@@ -47,7 +47,7 @@ def require_answer(completion: Completion) -> None:
             raise TruncatedReply("cut at the token limit")
         return
     if is_cut:
-        raise ThoughtToTheLimit(_THOUGHT_TO_THE_LIMIT)
+        raise ThinkingTruncated(_THINKING_TRUNCATED)
     if completion.finish_reason in {"tool_calls", "function_call"}:
         raise EmptyReply(_CALLED_TOOL)
     has_thought = completion.has_thought or completion.text or completion.usage.completion_tokens

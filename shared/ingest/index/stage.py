@@ -283,7 +283,7 @@ def _lacks_text(chunk: ChunkToIndex, dead: Collection[Lease]) -> bool:
 async def _try_batch(
     indexer: Indexer, batch: IndexBatch, require_lease: Callable[[], None], costs: EmbeddingCosts
 ) -> Outcomes:
-    sound, outcomes = _sound(indexer, batch)
+    sound, outcomes = _indexable(indexer, batch)
     outcomes += [IndexOutcome(chunk, [], 0, chunk.error) for chunk in sound if chunk.content.is_undescribed]
     sound = [chunk for chunk in sound if not chunk.content.is_undescribed]
     sound, waiting = await _writable(indexer, sound)
@@ -304,7 +304,7 @@ async def _try_batch(
     ]
 
 
-def _sound(indexer: Indexer, batch: IndexBatch) -> tuple[list[ChunkToIndex], list[IndexOutcome | FailedAttempt]]:
+def _indexable(indexer: Indexer, batch: IndexBatch) -> tuple[list[ChunkToIndex], list[IndexOutcome | FailedAttempt]]:
     """Fail chunks that are poison, or whose collection's vectors cannot be compared with this worker's."""
     sound: list[ChunkToIndex] = []
     failed: list[IndexOutcome | FailedAttempt] = []

@@ -20,11 +20,11 @@ from shared.domain.ids import accepted_id
 from shared.domain.indexing import ChunkToIndex, IndexOutcome
 from shared.domain.questions import plain
 from shared.domain.states import AcceptedState
-from shared.ledger.documents.chunk_matching import Divided, counterpart, divided
+from shared.ledger.documents.chunk_matching import ChunkedVersion, chunked_versions, counterpart
 from shared.ledger.documents.repeated_indexing import index_again
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
-from shared.ledger.postgres.database import Collided
+from shared.ledger.postgres.database import TransactionConflict
 
 SQL = statements.load(__file__, states.FRAGMENTS)
 
@@ -33,12 +33,12 @@ async def accept(connection: AsyncConnection, question: Mapping[str, Any]) -> bo
     """Accept a question; return False if it is accepted already.
 
     Raises:
-        Collided: it was retracted and its points are being deleted, which usually takes milliseconds.
+        TransactionConflict: it was retracted and its points are being deleted, which usually takes milliseconds.
     """
     if (await connection.execute(SQL.accept, question)).one_or_none() is not None:
         return True
     if (await connection.execute(SQL.is_being_removed, {"id": question["id"]})).scalar_one_or_none():
-        raise Collided(
+        raise TransactionConflict(
             "the question was retracted, and its points are being deleted",
             component="ledger",
             retry_after=timedelta(seconds=2),
@@ -70,7 +70,7 @@ async def copy_from_live(connection: AsyncConnection, documents: Sequence[UUID])
     A document without chunks gets them when it is finished.
 
     Raises:
-        Collided: a question was retracted and is being deleted.
+        TransactionConflict: a question was retracted and is being deleted.
     """
     for of_source, of_target in await _copy(connection, SQL.live_sources, documents):
         current = {plain(question.question) for question in of_source}
@@ -85,7 +85,7 @@ async def copy_from_other_builds(connection: AsyncConnection, documents: Sequenc
     A retraction applies to every build at once, so questions of any other build are valid.
 
     Raises:
-        Collided: a question was retracted and is being deleted.
+        TransactionConflict: a question was retracted and is being deleted.
     """
     await _copy(connection, SQL.following_documents, documents)
 
@@ -150,7 +150,7 @@ async def _copy(
     rows = [id_ for target in targets for id_ in (target.id, target.source)]
     accepted = (await connection.execute(SQL.accepted_questions, {"ids": rows})).all()
     versions = [(t.id, t.version) for t in targets] + [(t.source, t.shown) for t in targets]
-    divisions = await divided(connection, versions)
+    divisions = await chunked_versions(connection, versions)
     copied = []
     for target in targets:
         of_source = [question for question in accepted if question.document_id == target.source]
@@ -167,7 +167,7 @@ async def _copy(
 
 
 def _counterparts(
-    target: Row[Any], of_source: Sequence[Row[Any]], divisions: Mapping[UUID, Divided]
+    target: Row[Any], of_source: Sequence[Row[Any]], divisions: Mapping[UUID, ChunkedVersion]
 ) -> Iterator[dict[str, Any]]:
     """Yield the questions of a document's source for the corresponding chunks of the document."""
     for question in of_source:

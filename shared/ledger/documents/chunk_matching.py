@@ -18,7 +18,7 @@ from shared.ledger.postgres import statements
 
 
 @dataclass(frozen=True, slots=True)
-class Divided:
+class ChunkedVersion:
     """A version of a document that a build has divided.
 
     Args:
@@ -33,18 +33,20 @@ class Divided:
 SQL = statements.load(__file__, states.FRAGMENTS)
 
 
-async def divided(connection: AsyncConnection, versions: Iterable[tuple[UUID, int]]) -> dict[UUID, Divided]:
+async def chunked_versions(
+    connection: AsyncConnection, versions: Iterable[tuple[UUID, int]]
+) -> dict[UUID, ChunkedVersion]:
     """Return the divisions of document versions by document; versions without chunks are missing."""
     pairs = list(versions)
     parameters = {"ids": [document for document, _ in pairs], "versions": [version for _, version in pairs]}
-    found: dict[UUID, Divided] = {}
+    found: dict[UUID, ChunkedVersion] = {}
     for row in await connection.execute(SQL.chunks, parameters):
-        document = found.setdefault(row.document_id, Divided(row.upload, {}))
+        document = found.setdefault(row.document_id, ChunkedVersion(row.upload, {}))
         document.chunks[row.id] = ChunkContent.from_json(row.content)
     return found
 
 
-def counterpart(chunk: UUID, origin: Divided, among: Divided) -> UUID | None:
+def counterpart(chunk: UUID, origin: ChunkedVersion, among: ChunkedVersion) -> UUID | None:
     """Return the chunk of another division that corresponds to a chunk, or None."""
     content = origin.chunks.get(chunk)
     if content is None:
@@ -65,7 +67,7 @@ async def in_live_build(connection: AsyncConnection, collection: UUID, live: UUI
     found = (await connection.execute(SQL.live_document, parameters)).one_or_none()
     if found is None:
         return None
-    both = await divided(connection, [(found.other, found.other_version), (found.live, found.live_version)])
+    both = await chunked_versions(connection, [(found.other, found.other_version), (found.live, found.live_version)])
     if found.other not in both or found.live not in both:
         return None
     return counterpart(chunk, both[found.other], both[found.live])

@@ -32,7 +32,7 @@ from shared.ledger.documents import (
     versions,
 )
 from shared.ledger.documents.dead_letters import document_parameters, revive_chunks, revive_documents, revive_pages
-from shared.ledger.documents.listing import ListPosition, Order, Wanted
+from shared.ledger.documents.listing import DocumentFilter, ListPosition, Order
 from shared.ledger.documents.open_jobs import open_job
 from shared.ledger.documents.shown_documents import Changes, with_progress
 from shared.ledger.documents.submission import Submission
@@ -63,7 +63,7 @@ SQL = statements.load(
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedDocument:
     """A document with its new description, and the rows that it has in all builds."""
 
     document: Document
@@ -156,7 +156,7 @@ class Documents:
     async def page(
         self,
         tenant: str,
-        wanted: Wanted | None = None,
+        wanted: DocumentFilter | None = None,
         *,
         order: Order = "newest",
         after: ListPosition | None = None,
@@ -175,7 +175,7 @@ class Documents:
         """
         async with self._database.begin() as connection:
             rows = await listing.page(
-                connection, tenant, wanted or Wanted(), order=order, after=after, limit=limit, metadata=metadata
+                connection, tenant, wanted or DocumentFilter(), order=order, after=after, limit=limit, metadata=metadata
             )
             return await with_progress(connection, rows)
 
@@ -336,7 +336,7 @@ class Documents:
     @again_after_collision
     async def describe(
         self, tenant: str, document_id: UUID, *, title: str | None, metadata: Mapping[str, Any] | None
-    ) -> Described:
+    ) -> DescribedDocument:
         """Change a document's title or metadata in every build, without its content; None keeps the old value.
 
         Its points have the old values until the recorded change is processed; see `descriptions`.
@@ -354,7 +354,7 @@ class Documents:
             if metadata is not None:
                 require_fit(options_of(options).filterable, metadata)
             await descriptions.change(connection, ids, title=title, metadata=metadata)
-        return Described(await self.get(tenant, document_id), ids)
+        return DescribedDocument(await self.get(tenant, document_id), ids)
 
     @again_after_collision
     async def retry(self, tenant: str, document_id: UUID) -> Document:

@@ -106,7 +106,7 @@ class ListPosition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DocumentFilter:
     """A filter of a tenant's documents; None in a field matches all.
 
     Args:
@@ -125,7 +125,7 @@ class Wanted:
 async def page(
     connection: AsyncConnection,
     tenant: str,
-    wanted: Wanted,
+    wanted: DocumentFilter,
     *,
     order: Order,
     after: ListPosition | None,
@@ -152,7 +152,7 @@ async def page(
 
 
 def parameters_of(
-    tenant: str, wanted: Wanted, *, order: Order = "newest", after: ListPosition | None = None, most: int
+    tenant: str, wanted: DocumentFilter, *, order: Order = "newest", after: ListPosition | None = None, most: int
 ) -> dict[str, Any]:
     """Return the parameters for the first documents in an order."""
     states_ = [state for state in _BY_URGENCY if wanted.in_states is None or state in wanted.in_states]

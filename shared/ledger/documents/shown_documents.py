@@ -54,7 +54,7 @@ async def changes(connection: AsyncConnection, tenant: str, since: datetime | No
     parameters: dict[str, Any] = {"tenant": tenant, "limit": limit + 1}
     at = (await connection.execute(SQL.now)).scalar_one()
     if since is None:
-        wanted = listing.Wanted(in_states=states.PROGRESSING_DOCUMENTS)
+        wanted = listing.DocumentFilter(in_states=states.PROGRESSING_DOCUMENTS)
         in_progress = listing.parameters_of(tenant, wanted, most=limit + 1)
         found = await connection.execute(SQL.in_progress, parameters | in_progress)
     else:

@@ -21,7 +21,7 @@ from shared.ledger.model import states
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.model.lanes import lane_of
 from shared.ledger.postgres import statements
-from shared.ledger.postgres.database import Collided, Database, again_after_collision
+from shared.ledger.postgres.database import Database, TransactionConflict, again_after_collision
 
 SQL = statements.load(
     __file__,
@@ -53,7 +53,7 @@ async def submit(database: Database, documents: Sequence[NewDocument]) -> list[S
     while True:
         try:
             return await _submit(database, documents)
-        except _OtherIsLive as error:
+        except _BuildReplaced as error:
             documents = [dataclasses.replace(new, collection=error.live) for new in documents]
 
 
@@ -87,7 +87,7 @@ async def submit_within(
         raise being_erased(f"the collection '{collection.name}'")
     live, *others = builds
     if live["id"] != collection.id:
-        raise _OtherIsLive(collection_of(live))
+        raise _BuildReplaced(collection_of(live))
     accepted = sorted({row["id"] for row, is_new in written if is_new})
     for build in others if accepted else ():
         await build_sync.follow(connection, build["id"], accepted)
@@ -120,7 +120,7 @@ async def _insert_alone(database: Database, new: NewDocument) -> Submission | No
     return Submission(document_of(inserted[0], new.collection.name), accepted=True) if inserted else None
 
 
-class _OtherIsLive(Exception):
+class _BuildReplaced(Exception):
     """Another build has replaced the build that was written to."""
 
     def __init__(self, live: Collection) -> None:
@@ -162,12 +162,12 @@ async def _lock(connection: AsyncConnection, collection: Collection, external_id
     """Lock documents, and return the row of each by its external id.
 
     Raises:
-        Collided: one of them was deleted meanwhile.
+        TransactionConflict: one of them was deleted meanwhile.
     """
     parameters = {"collection_id": collection.id, "external_ids": list(external_ids)}
     ids = (await connection.execute(SQL.lock_same_names, parameters)).scalars().all()
     if len(ids) < len(external_ids):
-        raise Collided("a document was deleted meanwhile", component="ledger")
+        raise TransactionConflict("a document was deleted meanwhile", component="ledger")
     found = await connection.execute(SQL.get_locked, {"ids": ids})
     return {row["external_id"]: row for row in found.mappings()}
 

@@ -137,7 +137,7 @@ class JobClaims:
         async with self._database.begin() as connection:
             await connection.execute(SQL.release, claim_parameters(claim) | {"pause": pause, "waiting": reason})
 
-    async def give_way(self, claim: JobClaim, *, pause: timedelta = timedelta()) -> bool:
+    async def yield_claim(self, claim: JobClaim, *, pause: timedelta = timedelta()) -> bool:
         """Release a claim if another job waits for it, which this worker could do; return whether it was released.
 
         The released job then waits longer than no other job of its kind, and at least for the pause.
@@ -146,7 +146,7 @@ class JobClaims:
         parameters = claim_parameters(claim) | {"embeddings": self._embeddings, "pause": pause, "waiting": waiting}
         async with self._database.begin() as connection:
             await lock(connection, AdvisoryLock.JOBS)  # otherwise several jobs would give way to the same one
-            return bool((await connection.execute(SQL.give_way, parameters)).all())
+            return bool((await connection.execute(SQL.yield_claim, parameters)).all())
 
     async def fail(self, claim: JobClaim, error: str) -> None:
         """End a job with the reason of its failure, unless another worker has claimed it."""

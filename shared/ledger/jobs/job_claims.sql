@@ -64,7 +64,7 @@ UPDATE job_claims SET leased_until = now() + CAST(:lease AS interval) WHERE id =
 UPDATE job_claims SET token = NULL, leased_by = NULL, leased_until = now() + CAST(:pause AS interval), waiting = :waiting
 WHERE id = :id AND token = :token
 
--- name: give_way
+-- name: yield_claim
 -- Release a claimed job `m` if a waiting job would be claimed instead of it, and cannot be claimed otherwise. It is not
 -- claimed again before a pause is over.
 WITH {held}, {live}

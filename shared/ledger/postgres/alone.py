@@ -9,7 +9,7 @@ from uuid import UUID
 import structlog
 
 from shared.domain.errors import ForeaskError, Unavailable
-from shared.ledger.postgres.database import Collided
+from shared.ledger.postgres.database import TransactionConflict
 
 T = TypeVar("T")
 _SHOWN = 10  # ids in the log
@@ -43,7 +43,7 @@ async def _is_done(
     try:
         await work(rows)
     except Exception as error:
-        if isinstance(error, Unavailable) and not isinstance(error, Collided):
+        if isinstance(error, Unavailable) and not isinstance(error, TransactionConflict):
             raise
         is_expected = isinstance(error, ForeaskError)
         ids = [str(id_of(row)) for row in rows[:_SHOWN]]

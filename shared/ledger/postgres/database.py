@@ -111,13 +111,13 @@ class AdvisoryLock(IntEnum):
     SERVERS = 7_065_016
 
 
-class Collided(Unavailable):
+class TransactionConflict(Unavailable):
     """PostgreSQL ended this transaction because of a conflict; repeating the transaction will succeed."""
 
 
 # For transactions that can be repeated.
 again_after_collision = tenacity.retry(
-    retry=tenacity.retry_if_exception_type(Collided),
+    retry=tenacity.retry_if_exception_type(TransactionConflict),
     stop=tenacity.stop_after_attempt(4),
     wait=tenacity.wait_random(0, 0.1),
     reraise=True,
@@ -163,7 +163,7 @@ class Database:
             json_deserializer=orjson.loads,  # a claim reads one JSON value for each chunk
             connect_args={
                 **parameters,
-                "connection_class": driver.InformedConnection,
+                "connection_class": driver.TypeCachingConnection,
                 "timeout": 10,
                 "command_timeout": bound + 5 if bound else None,
                 **(_SESSION if pooler == "none" else _WITHOUT_SESSION),
@@ -187,7 +187,7 @@ class Database:
         """Start a transaction: committed at the end of the block, rolled back by an exception.
 
         Raises:
-            Collided: it conflicted with another transaction; nothing was committed.
+            TransactionConflict: it conflicted with another transaction; nothing was committed.
             Unavailable: PostgreSQL cannot be reached or was lost. Nothing was committed, unless it was lost during the
                 commit; therefore every statement of the ledger can be applied twice.
             Permanent: PostgreSQL cannot store a value, such as a NUL in a text.
@@ -217,7 +217,7 @@ class Database:
         changes rows is not, because it may have been executed.
 
         Raises:
-            Collided, Unavailable, Permanent: as `begin`. PostgreSQL may have committed before it was lost.
+            TransactionConflict, Unavailable, Permanent: as `begin`. PostgreSQL may have committed before it was lost.
         """
         with self._errors():
             # The name of the author ends with its transaction, so that it needs a transaction block.
@@ -274,7 +274,7 @@ class Database:
             _forget_values(error)
             cause = error.orig.__cause__ if error.orig else None
             if isinstance(cause, _COLLISIONS):
-                raise Collided(
+                raise TransactionConflict(
                     "another transaction of the ledger (PostgreSQL) conflicted with this one",
                     component="ledger",
                     retry_after=_RETRY_AFTER,

@@ -12,7 +12,7 @@ _FIRST_OWN_ID = 10_000  # types with smaller ids are the same on every server
 _NO_LOOKUP = SimpleNamespace(name="none")  # the driver expects the statement of a lookup
 
 
-class InformedConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
+class TypeCachingConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
     """A connection that shares its knowledge of types with the connections that follow.
 
     The driver looks up an array type when a statement of a connection first uses it. This query takes 5 to 15 ms of

@@ -32,7 +32,7 @@ from shared.ledger.model.collection_options import options_of
 from shared.ledger.model.rows.attempts import lease_of, usage_by_tier
 from shared.ledger.model.rows.batches import failed_line_rows, planned_rows
 from shared.ledger.postgres import statements
-from shared.ledger.postgres.database import Collided, Database, again_after_collision
+from shared.ledger.postgres.database import Database, TransactionConflict, again_after_collision
 from shared.ledger.work import generation
 from shared.ledger.work.generation import ClaimedChunks, book_outcomes, claim_chunks, end_calls, settle_generated
 
@@ -164,7 +164,7 @@ class Batches:
 
         Raises:
             LeaseLost: another process has claimed the batch.
-            Collided: workers leased the same content repeatedly.
+            TransactionConflict: workers leased the same content repeatedly.
         """
         holder = f"{LINE_HOLDER}{batch.id}"
         parameters = {"tenant": batch.tenant, "limit": min(limit, _SLICE), "worker": holder, "lease": _LINES_LEASE}
@@ -184,7 +184,7 @@ class Batches:
                     added = planned_rows(lines) | {"bytes": sum(line.bytes for line in lines)}
                     await connection.execute(SQL.insert_lines, _held(batch) | added)
         except exc.IntegrityError as error:
-            raise Collided("a worker leased the same content", component="ledger") from error
+            raise TransactionConflict("a worker leased the same content", component="ledger") from error
         return claimed
 
     # Changes of a claimed batch; each raises LeaseLost if another process has claimed it

@@ -28,7 +28,7 @@ from shared.ledger.model.decoding import decoded
 from shared.ledger.model.rows.attempts import failure_rows, replies_of
 from shared.ledger.model.rows.generation import chunk_to_generate, generated_rows, key_rows, reply_rows
 from shared.ledger.postgres import statements
-from shared.ledger.postgres.database import Collided, Database, again_after_collision
+from shared.ledger.postgres.database import Database, TransactionConflict, again_after_collision
 from shared.ledger.work import attempt_costs, claims, document_events, failures, leases, paid_contents
 from shared.ledger.work.claims import StageWork
 
@@ -141,7 +141,7 @@ class GenerateWork(StageWork):
             bounds: number of chunks that these tenants may hold, if it is less than their limits allow.
 
         Raises:
-            Collided: other workers leased the same content repeatedly.
+            TransactionConflict: other workers leased the same content repeatedly.
         """
         most, most_of_others = self._most_chunks(bounds), self._other_limits.calls_at_once
         parameters = self._claim(limit, suspects=suspects, most=most, most_of_others=most_of_others)
@@ -157,7 +157,7 @@ class GenerateWork(StageWork):
                     reserve_of=reserve_of,
                 )
         except exc.IntegrityError as error:
-            raise Collided("another worker leased the same content", component="ledger") from error
+            raise TransactionConflict("another worker leased the same content", component="ledger") from error
 
     async def keep_replies(
         self,

@@ -28,7 +28,7 @@ from shared.ledger.model.decoding import decoded
 from shared.ledger.model.rows.attempts import failure_rows, lease_rows
 from shared.ledger.model.rows.pages import page_rows, page_to_read, read_rows
 from shared.ledger.postgres import statements
-from shared.ledger.postgres.database import AdvisoryLock, Collided, Database, again_after_collision, lock
+from shared.ledger.postgres.database import AdvisoryLock, Database, TransactionConflict, again_after_collision, lock
 from shared.ledger.work import claims, failures
 from shared.ledger.work.leases import extend
 
@@ -140,7 +140,7 @@ class Pages:
             languages: languages whose data the worker has; None: all.
 
         Raises:
-            Collided: other workers leased the same pages repeatedly.
+            TransactionConflict: other workers leased the same pages repeatedly.
         """
         await self._database.settlements_first()
         if self._limits.exist:
@@ -149,7 +149,7 @@ class Pages:
         try:
             claimed = await self._claimed(CLAIM_PAGES[suspects], parameters)
         except exc.IntegrityError as error:
-            raise Collided("another worker leased the same page", component="ledger") from error
+            raise TransactionConflict("another worker leased the same page", component="ledger") from error
         claims.count_lost("read", claimed)
         return decoded("read", page_to_read, claimed)
 

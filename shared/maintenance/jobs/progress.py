@@ -27,7 +27,7 @@ R = TypeVar("R")
 log = structlog.get_logger()
 
 
-class GaveWay(LeaseLost):
+class JobYielded(LeaseLost):
     """The job waits in the queue again; it continues from its saved position."""
 
 
@@ -79,7 +79,7 @@ class JobTurn:
         """Release the claim if the turn is over and another job needs it; everything must be saved.
 
         Raises:
-            GaveWay: the claim is released.
+            JobYielded: the claim is released.
         """
         now = self._now()
         if self._next_offer is None:
@@ -104,7 +104,7 @@ class JobTurn:
             is_resumable: whether the next turn continues the part.
 
         Raises:
-            GaveWay: the claim is released.
+            JobYielded: the claim is released.
         """
         task = asyncio.create_task(part)
         ends = self._started + self._seconds if is_resumable else self._now() + _LONGEST_PART * self._seconds
@@ -124,7 +124,7 @@ class JobTurn:
         """Sleep before another attempt, and release the claim meanwhile if another job needs it.
 
         Raises:
-            GaveWay: the claim is released.
+            JobYielded: the claim is released.
         """
         ends = self._now() + seconds
         while (left := ends - self._now()) > 0:
@@ -134,13 +134,13 @@ class JobTurn:
 
     async def _give_way(self, pause_seconds: float = 0.0) -> None:
         try:
-            gave_way = await self._claims.give_way(self._claim, pause=timedelta(seconds=pause_seconds))
+            gave_way = await self._claims.yield_claim(self._claim, pause=timedelta(seconds=pause_seconds))
         except Transient as error:  # if it was released anyway, the next part cannot be saved
             log.warning("job.not_yielded", reason=error.message)
             return
         if gave_way:
             log.info("job.yielded")
-            raise GaveWay
+            raise JobYielded
 
 
 def _spoken(time_: timedelta) -> str:

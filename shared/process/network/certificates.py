@@ -17,18 +17,18 @@ _ADDED = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
 @dataclass
-class _Company:
+class _CaFile:
     """The setting FOREASK_CA_FILE of this process."""
 
     file: Path | None = None
 
 
-_COMPANY = _Company()
+_CA_FILE = _CaFile()
 
 
 def trust(ca_file: Path | None) -> None:
     """Trust the authorities in a file, in addition to the others, in all connections that this process opens later."""
-    _COMPANY.file = ca_file
+    _CA_FILE.file = ca_file
 
 
 def ssl_context() -> ssl.SSLContext:
@@ -76,7 +76,7 @@ def _sources() -> tuple[str, tuple[str, ...]]:
     """Return the variable that replaces the base, or an empty text, with its value, and the files that are added."""
     base = next((f"{name}={os.environ[name]}" for name in _BASE if os.environ.get(name)), "")
     bundles = [os.environ[name] for name in _ADDED if os.environ.get(name)][:1]
-    own = [] if _COMPANY.file is None else [str(_COMPANY.file)]
+    own = [] if _CA_FILE.file is None else [str(_CA_FILE.file)]
     return base, (*bundles, *own)
 
 

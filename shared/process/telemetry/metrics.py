@@ -22,7 +22,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
 
 from shared.process import liveness
-from shared.process.liveness import Pulse
+from shared.process.liveness import LoopHeartbeat
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -213,11 +213,11 @@ async def serving(role: str, host: str, port: int | None, *, works: bool = True)
     """
     if works:
         ROLE.labels(role).set(1)
-    pulse = Pulse(role)
-    watching = asyncio.create_task(_watch_loop(pulse), name="loop-lag")
-    server = None if port is None else _open(host, port, pulse)
+    heartbeat = LoopHeartbeat(role)
+    watching = asyncio.create_task(_watch_loop(heartbeat), name="loop-lag")
+    server = None if port is None else _open(host, port, heartbeat)
     try:
-        with liveness.answering(pulse):
+        with liveness.answering(heartbeat):
             yield None if server is None else server.server_port
     finally:
         watching.cancel()
@@ -249,12 +249,12 @@ class _Handler(WSGIRequestHandler):
         """Log nothing."""
 
 
-def _open(host: str, first: int, pulse: Pulse) -> _MetricsServer | None:
+def _open(host: str, first: int, heartbeat: LoopHeartbeat) -> _MetricsServer | None:
     kind = _Server6 if ":" in host else _MetricsServer
     for port in range(first, min(first + _PORTS, 65536)) if first else [0]:
         with suppress(OSError):
             server = kind((host, port), _Handler)
-            server.set_app(_app(pulse, only_local=_is_loopback(host)))
+            server.set_app(_app(heartbeat, only_local=_is_loopback(host)))
             Thread(target=server.serve_forever, name="metrics", daemon=True).start()
             log.info("metrics.served", host=host, port=server.server_port)
             return server
@@ -262,11 +262,11 @@ def _open(host: str, first: int, pulse: Pulse) -> _MetricsServer | None:
     return None
 
 
-def _app(pulse: Pulse, *, only_local: bool) -> WSGIApplication:
+def _app(heartbeat: LoopHeartbeat, *, only_local: bool) -> WSGIApplication:
     """Return the application of the port.
 
     Args:
-        pulse: liveness of the process.
+        heartbeat: liveness of the process.
         only_local: whether the port listens on loopback. A page in this machine's browser may have a name of its own
             resolved to loopback, so other names are refused then.
     """
@@ -279,9 +279,9 @@ def _app(pulse: Pulse, *, only_local: bool) -> WSGIApplication:
             return [b"This port answers only to the name of this machine: localhost or 127.0.0.1.\n"]
         if environ["PATH_INFO"] != "/health/live":
             return exported(environ, start_response)
-        status, word = ("200 OK", "live") if pulse.is_live else ("503 Service Unavailable", "blocked")
+        status, word = ("200 OK", "live") if heartbeat.is_live else ("503 Service Unavailable", "blocked")
         start_response(status, [("content-type", "application/json")])
-        reply = {"status": word, "role": pulse.role, "silent_seconds": round(pulse.silent_seconds(), 1)}
+        reply = {"status": word, "role": heartbeat.role, "silent_seconds": round(heartbeat.silent_seconds(), 1)}
         return [orjson.dumps(reply)]
 
     return answer
@@ -302,10 +302,10 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-async def _watch_loop(pulse: Pulse) -> None:
+async def _watch_loop(heartbeat: LoopHeartbeat) -> None:
     loop = asyncio.get_running_loop()
     while True:
-        pulse.beat()
+        heartbeat.beat()
         due = loop.time() + _LAG_EVERY_SECONDS
         await asyncio.sleep(_LAG_EVERY_SECONDS)
         LAG_SECONDS.observe(max(0.0, loop.time() - due))

@@ -155,7 +155,7 @@ class LimiterClient:
         request = SlotRequest(next(self._names), tenant, prompt_tokens, completion_tokens, kind)
         waiter = _Waiter(request, asyncio.get_running_loop().create_future(), now)
         self._lines.setdefault((tenant, kind), _Line(kind)).waiters.append(waiter)
-        self._hurry(now if kind is CallKind.QUERY else max(now, self._not_before))
+        self._wake_by(now if kind is CallKind.QUERY else max(now, self._not_before))
         try:
             return await waiter.granted
         except asyncio.CancelledError:
@@ -168,14 +168,14 @@ class LimiterClient:
         self._ended.append((ended, None))
         self._granted_calls.discard(ended.grant.id)
         freed = self._lines and self.reply is not None and self.reply.in_flight_limit
-        self._hurry(self._now() + (0 if freed else _LINGER_SECONDS))
+        self._wake_by(self._now() + (0 if freed else _LINGER_SECONDS))
 
-    async def end_badly(self, ended: FinishedCall, timeout_seconds: float) -> LimiterReply | None:
+    async def end_failed(self, ended: FinishedCall, timeout_seconds: float) -> LimiterReply | None:
         """Report a failed call, and return the script's reply; None if it does not arrive in time."""
         reported: asyncio.Future[LimiterReply | None] = asyncio.get_running_loop().create_future()
         self._ended.append((ended, reported))
         self._granted_calls.discard(ended.grant.id)
-        self._hurry(self._now())
+        self._wake_by(self._now())
         await asyncio.wait([reported], timeout=timeout_seconds)
         return reported.result() if reported.done() else None
 
@@ -183,7 +183,7 @@ class LimiterClient:
         """Read the state again; return whether the broker answered in time."""
         peek: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._peeks.append(peek)
-        self._hurry(self._now())
+        self._wake_by(self._now())
         await asyncio.wait([peek], timeout=timeout_seconds)
         if peek.done():
             return True
@@ -209,7 +209,7 @@ class LimiterClient:
         self._task.cancel()
         await asyncio.wait([self._task], timeout=timeout_seconds)
 
-    def _hurry(self, at: float) -> None:
+    def _wake_by(self, at: float) -> None:
         if self._task is None or self._task.done():
             # It serves all callers, so its log lines must not carry the first caller's ids.
             self._task = asyncio.create_task(self._run(), name=f"limiter-{self._component}", context=Context())
@@ -358,11 +358,11 @@ class LimiterClient:
         waiting = [line for line in self._lines.values() if any(not w.granted.done() for w in line.waiters)]
         self._not_before = now + _between(reply.wait_seconds) if reply.wait_seconds > 0 else 0.0
         if waiting:
-            self._hurry(max(self._not_before, min(line.not_before for line in waiting)))
+            self._wake_by(max(self._not_before, min(line.not_before for line in waiting)))
         if self._granted_calls:
-            self._hurry(self._renew_at)
+            self._wake_by(self._renew_at)
         if self._ended or self._peeks:
-            self._hurry(now)
+            self._wake_by(now)
 
     async def _on_broker_lost(self, batch: _Batch, error: Exception) -> None:
         """Keep the reports of finished calls; no call starts while the broker is unavailable."""
@@ -378,7 +378,7 @@ class LimiterClient:
                 _raise(waiter, _without_broker(error))
         await asyncio.sleep(_UNAVAILABLE_PAUSE_SECONDS)
         self._renew_at = 0.0
-        self._hurry(now)
+        self._wake_by(now)
 
     def _all_waiters(self) -> Iterator[_Waiter]:
         for line in self._lines.values():

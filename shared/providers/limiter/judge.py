@@ -66,7 +66,7 @@ class Neutral:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class NeutralCall:
     """A neutral call: the time when it was sent, and its error; None if it passed."""
 
     sent_at: float
@@ -99,11 +99,13 @@ class Judge:
         now: clock in monotonic seconds.
     """
 
-    def __init__(self, component: str, ask: Callable[[Neutral], Awaitable[Tried]], now: Callable[[], float]) -> None:
+    def __init__(
+        self, component: str, ask: Callable[[Neutral], Awaitable[NeutralCall]], now: Callable[[], float]
+    ) -> None:
         self._component = component
         self._ask = ask
         self._now = now
-        self._asking: dict[Hashable, asyncio.Task[Tried]] = {}
+        self._asking: dict[Hashable, asyncio.Task[NeutralCall]] = {}
         self._paused: OrderedDict[Hashable, _Pause] = OrderedDict()
         self._passed: OrderedDict[Hashable, float] = OrderedDict()  # time at which the last good call was sent
         self._passed_of: dict[CallKind, float] = {}
@@ -153,7 +155,7 @@ class Judge:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
-    async def _tried(self, neutral: Neutral) -> Tried:
+    async def _tried(self, neutral: Neutral) -> NeutralCall:
         task = self._asking.get(neutral.form)
         if task is None:
             # It serves all callers: a cancelled caller does not cancel it, and it does not carry the caller's ids.
@@ -161,7 +163,7 @@ class Judge:
             self._asking[neutral.form] = task
         return await asyncio.shield(task)
 
-    async def _try(self, neutral: Neutral) -> Tried:
+    async def _try(self, neutral: Neutral) -> NeutralCall:
         try:
             tried = await self._ask(neutral)
         finally:

@@ -37,7 +37,7 @@ from shared.process.network.problems import problem_of
 from shared.process.telemetry.metrics import LIMITER_SECONDS
 from shared.providers.limiter.client import LimiterClient, is_down, no_capacity, paused
 from shared.providers.limiter.endings import Endings
-from shared.providers.limiter.judge import Judge, Neutral, Tried, as_configuration, is_doubtful
+from shared.providers.limiter.judge import Judge, Neutral, NeutralCall, as_configuration, is_doubtful
 from shared.providers.limiter.pictures import Pictures
 from shared.providers.limiter.script import (
     Breaker,
@@ -378,13 +378,13 @@ class Limiter:
         if cause is not error:
             raise cause from error
 
-    async def _ask(self, neutral: Neutral) -> Tried:
+    async def _ask(self, neutral: Neutral) -> NeutralCall:
         """Make a neutral call after a refusal, under a grant of its own."""
         max_wait = QUERY if neutral.kind is CallKind.QUERY else INGEST
         try:
             grant = await self._acquired("", neutral.prompt_tokens, neutral.completion_tokens, max_wait)
         except Transient as too_late:
-            return Tried(self._now(), too_late)
+            return NeutralCall(self._now(), too_late)
         sent_at = self._now()
         error = await self._error_of(grant, neutral.call)
         if isinstance(error, Refused) and error.usage is None:
@@ -394,17 +394,17 @@ class Limiter:
                 await self._pause_if_all_are_refused(max_wait)
                 if grant is not None:
                     self._client.end(FinishedCall(grant, CallOutcome.UNSUPPORTED, tokens=0, reason=error.message))
-                return Tried(sent_at, error)
+                return NeutralCall(sent_at, error)
         if not isinstance(error, Transient):
             self._end(grant, CallOutcome.OK, Call())
-            return Tried(sent_at, None)  # the model answers, be it with its own refusal
+            return NeutralCall(sent_at, None)  # the model answers, be it with its own refusal
         is_failure = isinstance(error, Unavailable) and not isinstance(error, Misconfigured)
         if is_failure and not (grant and grant.probe):
             self._end(grant, CallOutcome.ABANDONED, Call())  # the failure of the other call is counted
-            return Tried(sent_at, error)
+            return NeutralCall(sent_at, error)
         with suppress(Transient):
             await self._failed(grant, Call(), error)
-        return Tried(sent_at, error)
+        return NeutralCall(sent_at, error)
 
     async def _pause_if_all_are_refused(self, max_wait: MaxWait) -> None:
         """Pause all calls if the plain neutral call is refused, too; otherwise other forms of calls continue."""
@@ -435,7 +435,7 @@ class Limiter:
             self._end(grant, outcome, call)
             return
         tokens = 0 if outcome in {CallOutcome.LIMITED, CallOutcome.NO_CAPACITY} else call.tokens
-        reply = await self._client.end_badly(
+        reply = await self._client.end_failed(
             FinishedCall(grant, outcome, tokens, None, after, error.message), _REFRESH_SECONDS
         )
         if (

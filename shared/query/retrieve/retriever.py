@@ -32,7 +32,7 @@ from shared.query.retrieve.scores.channels import ChannelHits, ChannelQuery, mer
 from shared.query.retrieve.scores.default_fusion import reference_score, reference_scores
 from shared.query.retrieve.scores.diversity import CANDIDATES, diversified
 from shared.query.retrieve.scores.fusion import Match, fuse
-from shared.query.retrieve.scores.ordering import favoured, on_one_scale, passage_of, reranked
+from shared.query.retrieve.scores.ordering import boosted, on_one_scale, passage_of, reranked
 from shared.query.retrieve.scores.scale import rescale
 from shared.query.retrieve.searching import Searcher
 from shared.query.retrieve.trace import (
@@ -441,7 +441,7 @@ class Retriever:
         if not matches or not (reranker or entities):
             return matches
         await self._fetch(matches[: max(query.top_k, reranker.candidates if reranker else _FAVOURED)], search)
-        matches = favoured(matches, search.payloads, entities)
+        matches = boosted(matches, search.payloads, entities)
         if reranker is None:
             return matches
         with search.trace.timed("rerank"):

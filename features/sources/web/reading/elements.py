@@ -21,7 +21,7 @@ class NotXml(ValueError):
     """The file cannot be read; the message is a clause."""
 
 
-class Enough(Exception):
+class StopVisit(Exception):
     """Raised by a visit that needs no more elements."""
 
 
@@ -40,7 +40,7 @@ def read(content: bytes, visit: Visit) -> None:
     parser.EntityDeclHandler = _refuse_entity
     try:
         parser.Parse(content, True)  # noqa: FBT003 - it has no names
-    except Enough:
+    except StopVisit:
         return
     except expat.ExpatError as error:
         raise NotXml(f"it is not well-formed XML in line {error.lineno}") from error

@@ -85,7 +85,7 @@ def read_sitemap(content: bytes, base: str, most: int = MOST_ADDRESSES) -> Sitem
         elif address and path[:-1] == ("sitemapindex", "sitemap"):
             found.sitemaps.append(address)
         if len(found.pages) + len(found.sitemaps) >= most:
-            raise elements.Enough
+            raise elements.StopVisit
 
     _read(content, visit)
     if not roots & {"urlset", "sitemapindex"}:
@@ -113,7 +113,7 @@ def read_feed(content: bytes, base: str, most: int = MOST_ADDRESSES) -> list[str
             found.append(normal(min(links)[1], base) if links else None)
             links.clear()
         if len(found) >= most:
-            raise elements.Enough
+            raise elements.StopVisit
 
     _read(content, visit)
     if not roots & {"rss", "feed", "rdf"}:

@@ -152,7 +152,7 @@ def _with_headings(section: _HeadingSection, block: Block, options: ChunkingOpti
 
 
 def _joined(sections: Iterable[_HeadingSection], options: ChunkingOptions) -> list[_HeadingSection]:
-    """Join short sections to the next sibling or child, or else to the previous section, if `_harmless`."""
+    """Join short sections to the next sibling or child, or else to the previous section, if `_may_merge`."""
     short_chars = min(SHORT_CHARS, options.max_chars // 4)
     done: list[_HeadingSection] = []
     waiting: _HeadingSection | None = None
@@ -174,10 +174,10 @@ def _joined(sections: Iterable[_HeadingSection], options: ChunkingOptions) -> li
 def _may_join_next(short: _HeadingSection, following: _HeadingSection, options: ChunkingOptions) -> bool:
     if following.level < short.level:
         return False
-    return short.bodiless or _harmless(short, following, options)
+    return short.bodiless or _may_merge(short, following, options)
 
 
-def _harmless(first: _HeadingSection, second: _HeadingSection, options: ChunkingOptions) -> bool:
+def _may_merge(first: _HeadingSection, second: _HeadingSection, options: ChunkingOptions) -> bool:
     """Return whether two sections together fit, or one of them has to be cut anyway."""
     together = second.units[-1].end - first.units[0].start
     return together <= options.max_chars or max(first.size, second.size) > options.max_chars
@@ -194,7 +194,7 @@ def _settle(short: _HeadingSection, done: list[_HeadingSection], options: Chunki
 def _may_join_previous(previous: _HeadingSection, short: _HeadingSection, options: ChunkingOptions) -> bool:
     if short.size < FEW_CHARS and (short.bodiless or short.level >= previous.last):
         return True
-    return short.level >= previous.last and _harmless(previous, short, options)
+    return short.level >= previous.last and _may_merge(previous, short, options)
 
 
 def _packed(units: Sequence[_PlacedPiece], text: str, max_chars: int) -> Iterator[Sequence[_PlacedPiece]]:
@@ -218,10 +218,10 @@ def _cut_after(units: Sequence[_PlacedPiece], first: int, text: str, max_chars: 
         fits += 1
     if fits == len(units):
         return fits
-    return min([*candidates, fits], key=lambda index: _harm(units, index, text))
+    return min([*candidates, fits], key=lambda index: _cut_cost(units, index, text))
 
 
-def _harm(units: Sequence[_PlacedPiece], index: int, text: str) -> tuple[int, int, int]:
+def _cut_cost(units: Sequence[_PlacedPiece], index: int, text: str) -> tuple[int, int, int]:
     """Return the harm of a cut before a unit; a checksum decides between equals, so that cuts follow the content."""
     unit = units[index]
     tail_is_short = units[-1].end - unit.start < SHORT_CHARS

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from shared.confined import usage
-from shared.confined.protocol import DETAIL_CHARS, REASON_CHARS, Ended, Load, Work
+from shared.confined.protocol import DETAIL_CHARS, REASON_CHARS, Load, ProcessMustExit, Work
 from shared.domain.chunks import ChunkContent
 from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Unreadable
@@ -66,7 +66,7 @@ def prepare(folder: Path, profile: str, *languages: str) -> Load:
             reply = answer(orjson.loads(body), files[0], work) | {"resident_bytes": usage.resident_bytes()}
             yield from pack_reply(reply)
             if reply["outcome"] == "memory":
-                raise Ended
+                raise ProcessMustExit
 
         return messages
 

@@ -19,8 +19,8 @@ from shared.confined.fair_semaphore import FairSemaphore
 from shared.confined.process import (
     ChildLimits,
     ConfinedProcess,
-    Death,
     InvalidReply,
+    ProcessExit,
     cause,
     needed_too_much,
     remove_leftovers,
@@ -113,7 +113,7 @@ class ParsingSandbox:
     @property
     def children(self) -> int:
         """The number of processes that this sandbox has started and not yet ended."""
-        return sum(not child.process.buried for child in self._live)
+        return sum(not child.process.is_reaped for child in self._live)
 
     async def parse(
         self,
@@ -262,15 +262,15 @@ class ParsingSandbox:
         """Return a child's answer. If a used child dies, a new one tries again: earlier files may be the reason."""
         if used := await self._used_child(task):
             outcome = await self._ask(used, task)
-            if not isinstance(outcome, Death) and outcome.head.outcome != "memory":
+            if not isinstance(outcome, ProcessExit) and outcome.head.outcome != "memory":
                 return outcome
             os.lseek(task.file, 0, os.SEEK_SET)
         outcome = await self._ask(await self._new_child(task.profile), task)
-        if isinstance(outcome, Death):
+        if isinstance(outcome, ProcessExit):
             raise Unreadable(cause(outcome, task.timeout, self._memory_bytes, task.subject), detail=outcome.detail)
         return outcome
 
-    async def _ask(self, child: _Child, task: _Task) -> _Answer | Death:
+    async def _ask(self, child: _Child, task: _Task) -> _Answer | ProcessExit:
         """Return the child's answer. Afterwards the child is always idle or ended."""
         reusable = False
         try:
@@ -298,7 +298,7 @@ class ParsingSandbox:
 
     async def _new_child(self, profile: _Profile) -> _Child:
         child = _Child(profile, await ConfinedProcess.start(self._children, [_KIND, *profile.arguments]))
-        self._live = {live for live in self._live if not live.process.buried} | {child}
+        self._live = {live for live in self._live if not live.process.is_reaped} | {child}
         return child
 
     async def _used_child(self, task: _Task) -> _Child | None:
@@ -306,7 +306,7 @@ class ParsingSandbox:
         for dead in [child for child in self._idle if not child.process.alive]:
             self._idle.remove(dead)
             await dead.process.end()
-        child = next((child for child in reversed(self._idle) if child.may_do(task)), None)
+        child = next((child for child in reversed(self._idle) if child.can_run(task)), None)
         if child is not None:
             self._idle.remove(child)
         elif self._idle:
@@ -413,7 +413,7 @@ class _Child:
         self.tenant: str | None = None
         self._profile = profile
 
-    def may_do(self, task: _Task) -> bool:
+    def can_run(self, task: _Task) -> bool:
         """Return whether the child has the libraries of a task, and has read no file of another tenant."""
         return self._profile.serves(task.profile) and self.tenant in (None, task.tenant)
 

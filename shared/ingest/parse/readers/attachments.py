@@ -32,7 +32,7 @@ It raises `Unreadable` with a sentence.
 
 
 @dataclass(frozen=True, slots=True)
-class Enclosed:
+class AttachedFile:
     """A file in a message or in a document.
 
     Args:
@@ -75,7 +75,9 @@ class Attachments:
         """Return the access for a file in this file. Both share the limits."""
         return Attachments(self.open_file, self.markdown_of, self.plain_of, self.depth + 1, self._spent)
 
-    def read(self, files: Iterable[Enclosed], level: int, label: str = "attachment") -> tuple[list[Part], list[str]]:
+    def read(
+        self, files: Iterable[AttachedFile], level: int, label: str = "attachment"
+    ) -> tuple[list[Part], list[str]]:
         """Return the texts of files, each under a heading of this level with its name, and why others were not read.
 
         Args:
@@ -100,7 +102,7 @@ class Attachments:
                 unread.append(f'the {label} "{name}" was not read: {reason}')
         return parts, unread
 
-    def _refusal(self, file: Enclosed) -> str | None:
+    def _refusal(self, file: AttachedFile) -> str | None:
         if file.decoration:
             return "it is a decoration"
         if self.depth >= MAX_DEPTH:
@@ -113,7 +115,7 @@ class Attachments:
         return None
 
 
-def _is_empty(file: Enclosed, reason: str) -> bool:
+def _is_empty(file: AttachedFile, reason: str) -> bool:
     """Return whether nothing is missing without a file: a decoration, or a page without words, as programs attach."""
     textual = (file.media_type or "").startswith("text/")
     return file.decoration or not file.content or (textual and reason.endswith("has no text inside"))

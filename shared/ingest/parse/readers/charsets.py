@@ -146,10 +146,10 @@ def _wide(data: bytes, codec: str) -> str:
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)):
         return clean(data.decode(codec, "replace"))
     texts = [data.decode(f"{codec}-{order}", "replace") for order in ("be", "le")]
-    return clean(min(texts, key=_oddity))
+    return clean(min(texts, key=_unprintable))
 
 
-def _oddity(text: str) -> int:
+def _unprintable(text: str) -> int:
     sample = text[:4096]
     return sum(not char.isprintable() and char not in "\n\r\t" for char in sample) - sum(map(str.isascii, sample))
 

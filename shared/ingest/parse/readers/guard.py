@@ -35,7 +35,7 @@ _MOST_LOST = 2_000  # different words: a part that lost more has lost them
 
 
 @dataclass(frozen=True, slots=True)
-class Guarded:
+class CheckedParts:
     """Parts after the guard.
 
     Args:
@@ -49,7 +49,7 @@ class Guarded:
     losses: tuple[Loss, ...]
 
 
-def guarded(parts: Iterable[Part]) -> Guarded:
+def guarded(parts: Iterable[Part]) -> CheckedParts:
     """Return the parts, each with the text that has most of its words."""
     kept, losses, counted, missing = list[Part](), list[Loss](), list[str](), 0
     for part in parts:
@@ -64,7 +64,7 @@ def guarded(parts: Iterable[Part]) -> Guarded:
             if lost.total() > len(words(part.plain)) * MOST_MISSING:
                 losses.append(_loss(part.location, lost))
         kept.append(kept_part)
-    return Guarded(tuple(kept), _coverage(counted, missing), tuple(losses))
+    return CheckedParts(tuple(kept), _coverage(counted, missing), tuple(losses))
 
 
 def _better(part: Part, plain: str) -> tuple[Part, Counter[str]]:

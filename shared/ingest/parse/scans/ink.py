@@ -19,7 +19,7 @@ _AROUND = 4  # pixels around a word's box that belong to its letters
 
 
 @dataclass(frozen=True, slots=True)
-class Ink:
+class InkCoverage:
     """Shares of ink: `of_page` of the page's area, `unread` of the ink outside the boxes, both 0 to 1."""
 
     of_page: float
@@ -30,7 +30,7 @@ class Ink:
         return self.of_page < BLANK_SHARE
 
 
-def measure(page: Image.Image, boxes: Iterable[Box]) -> Ink:
+def measure(page: Image.Image, boxes: Iterable[Box]) -> InkCoverage:
     """Return the ink of a grey page, and its share outside the boxes of words and pictures.
 
     Ink is darker than the paper, or lighter on a dark page; the median is the paper.
@@ -45,7 +45,7 @@ def measure(page: Image.Image, boxes: Iterable[Box]) -> Ink:
         draw.rectangle((left - _AROUND, top - _AROUND, right + _AROUND, bottom + _AROUND), fill=0)
     unread = _inked(page.crop(inner).histogram(outside.crop(inner)), paper)
     area = (inner[2] - inner[0]) * (inner[3] - inner[1])
-    return Ink(total / area, unread / max(total, 1))
+    return InkCoverage(total / area, unread / max(total, 1))
 
 
 def _inner(size: tuple[int, int]) -> Box:

@@ -12,7 +12,7 @@ from shared.domain.pages import PageText
 from shared.ingest.parse import kinds
 from shared.ingest.parse.scans import pdf_pages, pictures
 from shared.ingest.parse.scans.engine import Engine, Found
-from shared.ingest.parse.scans.ink import Ink, measure
+from shared.ingest.parse.scans.ink import InkCoverage, measure
 from shared.ingest.parse.scans.limits import MAX_PAGE_CHARS
 from shared.ingest.parse.scans.shown import shown
 from shared.ingest.parse.text import clean
@@ -91,7 +91,7 @@ def _upright(page: Image.Image, dpi: int, engine: Engine) -> Found:
     return turned.turned(page.size) if turned.confidence > found.confidence else found
 
 
-def _failure(found: Found, ink: Ink) -> str:
+def _failure(found: Found, ink: InkCoverage) -> str:
     if ink.is_blank:
         return ""
     if not found.words:

@@ -12,7 +12,7 @@ from shared.query.retrieve.scores.fusion import Match
 _NAMED = 0.1  # the share of its score that a chunk gains with all the names of the question
 
 
-def favoured(
+def boosted(
     matches: Sequence[Match], payloads: Mapping[str, Mapping[str, Any]], entities: Sequence[str]
 ) -> list[Match]:
     """Raise the scores of chunks whose text, headings or title contain the question's names.

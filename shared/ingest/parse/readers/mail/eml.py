@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from shared.ingest.parse.readers.attachments import Attachments, Enclosed, summed
+from shared.ingest.parse.readers.attachments import AttachedFile, Attachments, summed
 from shared.ingest.parse.readers.charsets import decode_text
 from shared.ingest.parse.readers.mail import contentlines, letter, mime
 from shared.ingest.parse.readers.mail.letter import Body, Letter
@@ -225,7 +225,9 @@ class _Collected:
         if part.kind.startswith("text/"):
             content = part.text.encode()
         self.letter.files.append(
-            Enclosed(part.filename, content, stated, decoration=(picture and shown) or (related and not part.filename))
+            AttachedFile(
+                part.filename, content, stated, decoration=(picture and shown) or (related and not part.filename)
+            )
         )
 
     def _body(self, part: MimePart) -> Body:
@@ -245,7 +247,7 @@ class _Collected:
         while len(kept) < MAX_UUENCODED and (file := mime.uuencoded(data, at)):
             start, name, content, end = file
             kept.append(data[at:start])
-            self.letter.files.append(Enclosed(name, content))
+            self.letter.files.append(AttachedFile(name, content))
             at = end
         return decode_text(b"".join((*kept, data[at:])), part.charset) if kept else text
 

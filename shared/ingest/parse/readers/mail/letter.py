@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from shared.ingest.parse.readers.attachments import Attachments, Enclosed, below
+from shared.ingest.parse.readers.attachments import AttachedFile, Attachments, below
 from shared.ingest.parse.readers.guard import words
 from shared.ingest.parse.readers.reading import Part
 
@@ -52,7 +52,7 @@ class Letter:
     subject: str = ""
     facts: list[tuple[str, str]] = field(default_factory=list)
     bodies: list[Body] = field(default_factory=list)
-    files: list[Enclosed] = field(default_factory=list)
+    files: list[AttachedFile] = field(default_factory=list)
     forwarded: list[Letter] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
 
@@ -124,7 +124,7 @@ def best(forms: list[list[Body]]) -> list[Body]:
     arrived = [Counter(words("\n".join(body.markdown for body in form))) for form in filled]
     stated = [Counter(words(_LINK.sub(" ", "\n".join(body.plain for body in form)))) for form in filled]
     lost = [[(count - mine).total() for count in stated] for mine in arrived]
-    chosen = min(reversed(range(len(filled))), key=lambda index: _harm(lost[index], stated))
+    chosen = min(reversed(range(len(filled))), key=lambda index: _lost_words(lost[index], stated))
     apart = [
         form
         for index, form in enumerate(filled)
@@ -133,7 +133,7 @@ def best(forms: list[list[Body]]) -> list[Body]:
     return filled[chosen] + [body for form in apart for body in form]
 
 
-def _harm(lost: list[int], stated: list[Counter[str]]) -> int:
+def _lost_words(lost: list[int], stated: list[Counter[str]]) -> int:
     """Return the number of words that a form lacks; a few are differences between two readings."""
     return sum(words if words > count.total() * MOST_LOST else 0 for words, count in zip(lost, stated, strict=True))
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers import rtf
-from shared.ingest.parse.readers.attachments import Attachments, Enclosed, summed
+from shared.ingest.parse.readers.attachments import AttachedFile, Attachments, summed
 from shared.ingest.parse.readers.charsets import codec_of_page, decode_text
 from shared.ingest.parse.readers.compound import CompoundFile, Folder
 from shared.ingest.parse.readers.mail import letter
@@ -250,7 +250,7 @@ def _take_file(found: Letter, file: _Properties, name: str, shown: str) -> None:
     inline = inline or bool(content_id and f"cid:{content_id}" in shown)
     if media_type in ("application/octet-stream", "text/plain", ""):
         media_type = ""
-    found.files.append(Enclosed(name, content, media_type or None, decoration=picture and inline))
+    found.files.append(AttachedFile(name, content, media_type or None, decoration=picture and inline))
 
 
 def _names(file: CompoundFile) -> dict[int, int]:

@@ -6,7 +6,7 @@ import struct
 from posixpath import basename
 
 from shared.domain.errors import Unreadable
-from shared.ingest.parse.readers.attachments import Enclosed
+from shared.ingest.parse.readers.attachments import AttachedFile
 from shared.ingest.parse.readers.compound import CompoundFile, Folder
 
 _OLE = b"\xd0\xcf\x11\xe0"
@@ -23,7 +23,7 @@ _NATIVE = "\x01Ole10Native"
 _MOST_NAME_BYTES = 1_000
 
 
-def embedded_file(path: str, content: bytes, label: str = "") -> Enclosed | None:
+def embedded_file(path: str, content: bytes, label: str = "") -> AttachedFile | None:
     """Return a document that is embedded in an Office file; None for other objects, such as equations and pictures.
 
     Args:
@@ -33,7 +33,7 @@ def embedded_file(path: str, content: bytes, label: str = "") -> Enclosed | None
     """
     name = basename(path)
     if not content.startswith(_OLE):
-        return Enclosed(name, content) if content.startswith(_FILES) else None
+        return AttachedFile(name, content) if content.startswith(_FILES) else None
     title = f"Embedded {label or 'file'}"
     try:
         file = CompoundFile(content, label)
@@ -41,17 +41,17 @@ def embedded_file(path: str, content: bytes, label: str = "") -> Enclosed | None
         return None
     for stream in _WHOLE_FILES:
         if (data := file.read(file.root, stream)).startswith(_FILES):
-            return Enclosed(title, data)
+            return AttachedFile(title, data)
     if _NATIVE in file.root.streams:
         return _native(file, title)
-    return Enclosed(title, content) if _is_document(file.root) else None
+    return AttachedFile(title, content) if _is_document(file.root) else None
 
 
 def _is_document(root: Folder) -> bool:
     return any(stream in root.streams for stream in _DOCUMENTS)
 
 
-def _native(file: CompoundFile, title: str) -> Enclosed | None:
+def _native(file: CompoundFile, title: str) -> AttachedFile | None:
     """Return a file that is shown by its icon; None if it is damaged."""
     data = file.read(file.root, _NATIVE)
     try:
@@ -63,4 +63,4 @@ def _native(file: CompoundFile, title: str) -> Enclosed | None:
         length = struct.unpack_from("<I", data, at)[0]
     except (ValueError, struct.error):
         return None
-    return Enclosed(" ".join(name.split()) or title, data[at + 4 : at + 4 + length])
+    return AttachedFile(" ".join(name.split()) or title, data[at + 4 : at + 4 + length])

@@ -250,7 +250,7 @@ class _Grid:
         """Return the table of the words inside; None if this is a frame or a drawing."""
         if (len(self._xs) - 1) * (len(self._ys) - 1) < _LEAST_CELLS or len(self._xs) < 3 or len(self._ys) < 3:  # noqa: PLR2004
             return None
-        if len(self._xs) * len(self._ys) > _MAX_CELLS or self._drawn() < _LEAST_DRAWN or self._strikes(words):
+        if len(self._xs) * len(self._ys) > _MAX_CELLS or self._drawn() < _LEAST_DRAWN or self._crosses_words(words):
             return None
         cells = self._filled(words)
         rows = [row for row in cells if any(row)]
@@ -291,7 +291,7 @@ class _Grid:
         is_open = not any(_crosses(self._rows[at], x) for at in range(above + 1, row + 1))
         return is_open and _crosses(self._columns[column], y)
 
-    def _strikes(self, words: Sequence[Word]) -> bool:
+    def _crosses_words(self, words: Sequence[Word]) -> bool:
         """Return whether upright lines go through words, as arrows of a diagram do that start and end at its boxes."""
         left, bottom, right, top = self.box
         inside = [word for word in words if left <= word.x0 <= right and bottom <= word.y <= top]

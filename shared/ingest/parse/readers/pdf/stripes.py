@@ -19,7 +19,7 @@ from shared.ingest.parse.readers.pdf.layout.cells import (
     with_all_rows,
     with_whole_header,
 )
-from shared.ingest.parse.readers.pdf.layout.columns import by_column, columns_of, finely, is_text
+from shared.ingest.parse.readers.pdf.layout.columns import by_column, columns_of, is_text, split_at_gaps
 from shared.ingest.parse.readers.pdf.layout.lines import PageLine, PageTable, rows_of
 from shared.ingest.parse.readers.pdf.layout.order import lines_of
 from shared.ingest.parse.readers.pdf.rulings import Box, Ruling, Rulings, continues_outside
@@ -139,7 +139,7 @@ def _fits(band: _Band, columns: Sequence[Sequence[float]]) -> bool:
 
 def _has_cells(band: Rows) -> bool:
     """Return whether words between two lines are cells, and no columns of text."""
-    columns = columns_of(line for row in band for line in finely(row))
+    columns = columns_of(line for row in band for line in split_at_gaps(row))
     if len(columns) < 2:  # noqa: PLR2004 - one column
         return False
     parts = by_column(band, columns)

@@ -72,7 +72,7 @@ def markdown_of(grid: Grid) -> Iterator[str]:
 
 
 @dataclass(slots=True)
-class _Filled:
+class _MergedCellTexts:
     """Texts that merged cells repeat next to other values, by row and column."""
 
     texts: dict[int, dict[int, str]]
@@ -102,7 +102,7 @@ class _Table:
     def is_only_header(self) -> bool:
         return not self.header and len(self.rows) == 1 and len(self.rows[0][1]) > 1
 
-    def blocks(self, filled: _Filled) -> Iterator[str]:
+    def blocks(self, filled: _MergedCellTexts) -> Iterator[str]:
         for _, cells in self.preamble:
             yield paragraph(_sentence(cells))
         columns = _columns((*self.header, *self.rows))
@@ -115,7 +115,7 @@ class _Table:
         texts = [cells[column] for _, cells in self.rows]
         yield from (paragraph(text) for text in texts)
 
-    def _table(self, columns: Sequence[int], filled: _Filled) -> Iterator[str]:
+    def _table(self, columns: Sequence[int], filled: _MergedCellTexts) -> Iterator[str]:
         names = column_names(self.header, columns, self.spans)
         rows = [(number, filled.row(number, cells)) for number, cells in self.rows]
         if len(rows) == 1 and not self.header and len(columns) > 1:
@@ -234,9 +234,9 @@ def _sentence(cells: Cells) -> str:
     )
 
 
-def _filled(grid: Grid) -> _Filled:
+def _filled(grid: Grid) -> _MergedCellTexts:
     """Return the texts that merged cells repeat; a merged cell that is alone in its rows repeats nothing."""
-    filled = _Filled({})
+    filled = _MergedCellTexts({})
     numbers = list(grid.rows)
     used = _columns(grid.rows.items()) if grid.merges else []
     left_over = _MOST_FILLED

@@ -49,7 +49,7 @@ def last_serial() -> int:
     return _LAST_SERIAL
 
 
-class _Moment(NamedTuple):
+class _DateTime(NamedTuple):
     """A date and a time.
 
     Args:
@@ -68,7 +68,7 @@ class _Moment(NamedTuple):
     fraction: int
 
 
-_Writer = Callable[[_Moment], str]
+_Writer = Callable[[_DateTime], str]
 
 
 class DatePicture:
@@ -101,7 +101,7 @@ class DatePicture:
         ticks = round(serial * _DAY_SECONDS * 10**self._decimals)
         seconds, fraction = divmod(ticks, 10**self._decimals)
         days, second = divmod(seconds, _DAY_SECONDS)
-        moment = _Moment(*self._date(days), seconds, second, fraction)
+        moment = _DateTime(*self._date(days), seconds, second, fraction)
         return "".join([write(moment) for write in self._writers]).strip()
 
     def _date(self, days: int) -> tuple[int, int, int, int]:
@@ -170,11 +170,11 @@ class DatePicture:
         return lambda moment: names[moment.weekday]
 
 
-def _one_digit(number: Callable[[_Moment], int]) -> _Writer:
+def _one_digit(number: Callable[[_DateTime], int]) -> _Writer:
     return lambda moment: str(number(moment))
 
 
-def _two_digits(number: Callable[[_Moment], int]) -> _Writer:
+def _two_digits(number: Callable[[_DateTime], int]) -> _Writer:
     return lambda moment: f"{number(moment):02d}"
 
 

@@ -26,7 +26,7 @@ def shared_strings(content: bytes) -> list[str]:
         return [
             unescaped(text) if isinstance(text, str) else _parsed_string(text) for text in xml_bytes.strings(content)
         ]
-    except xml_bytes.UnusualError:
+    except xml_bytes.NeedsParserError:
         return _parsed_strings(content)
 
 

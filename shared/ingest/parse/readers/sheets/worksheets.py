@@ -91,7 +91,7 @@ class _ShownValues(dict[tuple[bytes, bytes], str]):
         """Return the format that the attributes of a cell state.
 
         Raises:
-            UnusualError: only an XML parser reads them.
+            NeedsParserError: only an XML parser reads them.
         """
         form = self._forms.get(attributes)
         if form is None:
@@ -135,11 +135,11 @@ class WorksheetReader:
 
     def read(self, content: bytes) -> Worksheet:
         """Return the content of a worksheet."""
-        sheet, zeros, chars = Worksheet(), _Zeros(), self._chars
+        sheet, zeros, chars = Worksheet(), _ZeroCells(), self._chars
         try:
             content = self._read_bytes(content, sheet, zeros)
-        except xml_bytes.UnusualError:
-            sheet, zeros, self._chars = Worksheet(), _Zeros(), chars
+        except xml_bytes.NeedsParserError:
+            sheet, zeros, self._chars = Worksheet(), _ZeroCells(), chars
         self._shown.clear()
         merges, headers = list[CellRange](), set[int]()
         number = -1
@@ -168,11 +168,11 @@ class WorksheetReader:
         sheet.grid.merges, sheet.grid.headers = merges, headers
         return sheet
 
-    def _read_bytes(self, content: bytes, sheet: Worksheet, zeros: _Zeros) -> bytes:
+    def _read_bytes(self, content: bytes, sheet: Worksheet, zeros: _ZeroCells) -> bytes:
         """Read the rows of a worksheet, and return its other elements.
 
         Raises:
-            UnusualError: only an XML parser reads it.
+            NeedsParserError: only an XML parser reads it.
         """
         span = xml_bytes.rows_of(content)
         if span is None:
@@ -198,7 +198,7 @@ class WorksheetReader:
         return content[: span[0]] + content[span[1] :]
 
     def _cells(  # noqa: PLR0917 - a part of the content, and its sheet
-        self, content: bytes, row: int, start: int, end: int, sheet: Worksheet, zeros: _Zeros
+        self, content: bytes, row: int, start: int, end: int, sheet: Worksheet, zeros: _ZeroCells
     ) -> Iterator[tuple[int, str]]:
         """Yield the column and the text of each cell of a row that has one."""
         for column, attributes, formula, value, inline in xml_bytes.cells(content, start, end):
@@ -219,7 +219,7 @@ class WorksheetReader:
             raise Unreadable("the Excel workbook file is too large when unpacked; divide it")
 
     def _calculated(  # noqa: PLR0917 - the parts of one cell
-        self, at: tuple[int, int], formula: str, value: str, form: xml_bytes.Format, sheet: Worksheet, zeros: _Zeros
+        self, at: tuple[int, int], formula: str, value: str, form: xml_bytes.Format, sheet: Worksheet, zeros: _ZeroCells
     ) -> str:
         """Return the value of a formula, or the formula if it has none."""
         row, column = at
@@ -229,7 +229,7 @@ class WorksheetReader:
         zeros.add(row, column, formula, value if form.kind in (None, "n") else "text")
         return self._shown.value(value, *form).strip()
 
-    def _row(self, row: Element, number: int, sheet: Worksheet, zeros: _Zeros) -> None:
+    def _row(self, row: Element, number: int, sheet: Worksheet, zeros: _ZeroCells) -> None:
         cells: dict[int, str] = {}
         column, empty, columns, value_tag = -1, "", self._columns, row.tag[:-3] + "v"
         for cell in row:
@@ -259,7 +259,7 @@ class WorksheetReader:
             return self._columns[letters]
         return self._column(before.rstrip("0123456789"), "", following - 1) + 1 if before else following
 
-    def _cell(self, cell: Element, row: int, column: int, sheet: Worksheet, zeros: _Zeros) -> str:
+    def _cell(self, cell: Element, row: int, column: int, sheet: Worksheet, zeros: _ZeroCells) -> str:
         formula, value = None, ""
         for child in cell:
             match local_name(child):
@@ -286,7 +286,7 @@ def _shown_formula(stated: str) -> str:
 
 
 @dataclass(slots=True)
-class _Zeros:
+class _ZeroCells:
     """Cells whose formula has the stored value 0, as long as no formula has another value."""
 
     cells: list[tuple[int, int, str]] = field(default_factory=list)

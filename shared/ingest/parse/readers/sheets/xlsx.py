@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from posixpath import dirname, join, split
 
 from shared.domain.errors import Unreadable
-from shared.ingest.parse.readers.attachments import Attachments, Enclosed, summed
+from shared.ingest.parse.readers.attachments import AttachedFile, Attachments, summed
 from shared.ingest.parse.readers.office.charts import chart
 from shared.ingest.parse.readers.office.embedded import embedded_file
 from shared.ingest.parse.readers.office.package import Package, Relation
@@ -156,7 +156,7 @@ class _XlsxWorkbook:
 
     def embedded(self, name: str, part: str, attachments: Attachments | None) -> list[Part]:
         """Return the documents that are embedded in a sheet; the others are named."""
-        files, others = list[Enclosed](), 0
+        files, others = list[AttachedFile](), 0
         for relation in self._package.relations(part).values():
             if relation.kind not in ("package", "oleObject"):
                 continue

@@ -33,7 +33,7 @@ _OTHER_ENCODING = re.compile(rb"encoding\s{0,9}=\s{0,9}[\"'](?!utf-8[\"'])", re.
 _DECLARATION_BYTES = 200
 
 
-class UnusualError(Exception):
+class NeedsParserError(Exception):
     """Only an XML parser reads this part."""
 
 
@@ -72,18 +72,18 @@ def rows(content: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]
     """Yield the number of each row between two indexes, from 0, and the first and last index of its cells.
 
     Raises:
-        UnusualError: a row has another form.
+        NeedsParserError: a row has another form.
     """
     number, first, count = -1, start, 0
     for row in _ROW.finditer(content, start, end):
         if count:
             yield number, first, row.start()
         elif content.find(b"<c", start, row.start()) >= 0:
-            raise UnusualError
+            raise NeedsParserError
         stated = _ROW_NUMBER.search(row[1]) if row[1] else None
         number, first, count = int(stated[1]) - 1 if stated else number + 1, row.end(), count + 1
     if count != content.count(b"<row", start, end) or (not count and content.find(b"<c", start, end) >= 0):
-        raise UnusualError
+        raise NeedsParserError
     if count:
         yield number, first, end
 
@@ -100,7 +100,7 @@ def cells(content: bytes, start: int, end: int) -> Iterator[RawCell]:
     """Yield the cells of a row that have a value.
 
     Raises:
-        UnusualError: a cell has another form.
+        NeedsParserError: a cell has another form.
     """
     column, count = -1, 0
     for found in _CELL.finditer(content, start, end):
@@ -110,18 +110,18 @@ def cells(content: bytes, start: int, end: int) -> Iterator[RawCell]:
         if value or formula is not None or inline is not None:
             yield column, attributes, formula, value or b"", inline
     if count != content.count(b"<c", start, end):
-        raise UnusualError
+        raise NeedsParserError
 
 
 def format_of(attributes: bytes) -> Format:
     """Return the format that the attributes of a cell state.
 
     Raises:
-        UnusualError: they have another form.
+        NeedsParserError: they have another form.
     """
     stated = dict(_ATTRIBUTE.findall(attributes))
     if not attributes.isascii() or not _ATTRIBUTES.fullmatch(attributes) or b"r" in stated:
-        raise UnusualError
+        raise NeedsParserError
     kind, style = stated.get(b"t"), stated.get(b"s")
     return Format(kind and kind.decode(), style and style.decode())
 
@@ -130,13 +130,13 @@ def strings(content: bytes) -> Iterator[str | bytes]:
     """Yield the shared strings in their order: text, or the XML of a string with formatted parts.
 
     Raises:
-        UnusualError: the part has another form.
+        NeedsParserError: the part has another form.
     """
     if not _is_plain(content, 0, len(content)) or b"<si " in content or b"<si/" in content:
-        raise UnusualError
+        raise NeedsParserError
     at = content.find(b"<si>")
     if at < 0 and b"<sst" not in content:
-        raise UnusualError
+        raise NeedsParserError
     while at >= 0:
         at += len(b"<si>")
         following = content.find(b"<si>", at)

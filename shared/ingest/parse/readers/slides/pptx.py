@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from lxml import etree
 
-from shared.ingest.parse.readers.attachments import Attachments, Enclosed, summed
+from shared.ingest.parse.readers.attachments import AttachedFile, Attachments, summed
 from shared.ingest.parse.readers.markdown import as_paragraph, one_line
 from shared.ingest.parse.readers.office.charts import chart
 from shared.ingest.parse.readers.office.drawingml import Links, TextBody, chosen, diagram, number_of, table
@@ -155,7 +155,7 @@ class _PptxSlide:
 
     def embedded(self, location: str, attachments: Attachments | None) -> tuple[list[Part], list[str]]:
         """Return the documents inside the slide, and sentences for documents that were not read."""
-        files, unread = list[Enclosed](), list[str]()
+        files, unread = list[AttachedFile](), list[str]()
         for path in (path for kind in ("package", "oleObject") for path in self._package.targets(self._path, kind)):
             data = self._package.read(path) if attachments else None
             if data and (file := embedded_file(path, data)):

@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterable, Iterator
 
 from shared.domain.errors import Unreadable
-from shared.ingest.parse.readers.attachments import Attachments, Enclosed, summed
+from shared.ingest.parse.readers.attachments import AttachedFile, Attachments, summed
 from shared.ingest.parse.readers.office import charts, drawingml
 from shared.ingest.parse.readers.office.embedded import embedded_file
 from shared.ingest.parse.readers.office.package import Relation
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.readers.word import alternatives, plain
-from shared.ingest.parse.readers.word.blocks import Placed, WordBlock, placed
+from shared.ingest.parse.readers.word.blocks import MarkdownWithPictures, WordBlock, placed
 from shared.ingest.parse.readers.word.notes import Notes
 from shared.ingest.parse.readers.word.numbering import Numbering
 from shared.ingest.parse.readers.word.package import WordPackage
@@ -85,11 +85,13 @@ def _known(program: str) -> str:
     return next((label for word, label in _PROGRAMS if word in program.lower()), "")
 
 
-def _marked(found: Placed) -> Placed:
+def _marked(found: MarkdownWithPictures) -> MarkdownWithPictures:
     """Return a mark for each picture of a file without text, so that a description has a location."""
     step = len(_MARK) + len(_GAP)
     names = [name for name, _ in found.pictures]
-    return Placed(_GAP.join(_MARK for _ in names), tuple((name, at * step) for at, name in enumerate(names)))
+    return MarkdownWithPictures(
+        _GAP.join(_MARK for _ in names), tuple((name, at * step) for at, name in enumerate(names))
+    )
 
 
 class _WordDocument:
@@ -112,7 +114,7 @@ class _WordDocument:
         self._embedded: dict[str, tuple[str, bytes]] = {}
         self._tree, self._data = self.package.main_part()
 
-    def body(self) -> Placed:
+    def body(self) -> MarkdownWithPictures:
         """Return the Markdown of the file, and its pictures.
 
         If its body has no text, its headers and footers are read.
@@ -178,7 +180,7 @@ class _WordDocument:
 
     def embedded(self, attachments: Attachments | None) -> tuple[list[Part], list[str]]:
         """Return the embedded documents, and why others were not read."""
-        files = list[Enclosed]()
+        files = list[AttachedFile]()
         for path, (program, data) in self._embedded.items():
             file = embedded_file(path, data, _known(program)) if attachments else None
             if file:

@@ -44,7 +44,7 @@ class WordBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class MarkdownWithPictures:
     """Markdown, and the position of each picture: (name of its part, offset)."""
 
     markdown: str
@@ -73,7 +73,7 @@ def _line(block: WordBlock) -> str:
     return " ".join(f"{block.label} {block.text}".split())
 
 
-def placed(blocks: Iterable[WordBlock]) -> Placed:
+def placed(blocks: Iterable[WordBlock]) -> MarkdownWithPictures:
     """Return the Markdown of blocks. A picture without text around it is at the end of the text before it."""
     parts, pictures = list[str](), list[tuple[str, int]]()
     length, open_items, tight = 0, list[tuple[int, int]](), False
@@ -88,7 +88,7 @@ def placed(blocks: Iterable[WordBlock]) -> Placed:
             parts += (gap, text)
             length += len(gap) + len(text)
             tight = block.tight
-    return Placed("".join(parts), tuple(pictures))
+    return MarkdownWithPictures("".join(parts), tuple(pictures))
 
 
 def _text(block: WordBlock) -> str:

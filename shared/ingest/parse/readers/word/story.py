@@ -20,7 +20,7 @@ Visit = tuple[Iterable[Element], Leave | None] | None
 """The children of an element to read, and what to do after them; None to skip it."""
 
 
-class Around(Protocol):
+class StoryContext(Protocol):
     """The rest of the file, as far as the text refers to it."""
 
     styles: WordStyles
@@ -72,7 +72,7 @@ class Story:
         relations: relations of the part.
     """
 
-    def __init__(self, around: Around, relations: Mapping[str, Relation]) -> None:
+    def __init__(self, around: StoryContext, relations: Mapping[str, Relation]) -> None:
         self.around = around
         self.relations = relations
         self.tables: list[list[WordRow]] = []

@@ -11,7 +11,7 @@ from shared.ingest.parse.readers.office.package import Relation
 from shared.ingest.parse.readers.word import drawings, elements
 from shared.ingest.parse.readers.word.blocks import WordBlock
 from shared.ingest.parse.readers.word.names import CHART, CHART_2016, DIAGRAM, MC, OFFICE, VML, WP, A, M, W
-from shared.ingest.parse.readers.word.story import Around, Leave, Story, Visit
+from shared.ingest.parse.readers.word.story import Leave, Story, StoryContext, Visit
 from shared.ingest.parse.readers.xml_tree import Element
 
 _LITERALS = {W + "tab": "\t", W + "ptab": "\t", W + "br": "\n", W + "cr": "\n", W + "noBreakHyphen": "-"}
@@ -60,7 +60,7 @@ _STARTS: Mapping[str, Callable[[Story, Element], Visit]] = {
 }
 
 
-def blocks_below(root: Element, around: Around, relations: Mapping[str, Relation]) -> list[WordBlock]:
+def blocks_below(root: Element, around: StoryContext, relations: Mapping[str, Relation]) -> list[WordBlock]:
     """Return the text below an element in the order of reading.
 
     Args:

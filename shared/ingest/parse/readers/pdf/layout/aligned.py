@@ -59,7 +59,7 @@ def add_tables(items: list[Item], rows: Sequence[list[PageLine]]) -> None:
             items.append(table)
             add_lines(items, part[end:])
         else:
-            _untabled(items, part)
+            _add_untabular(items, part)
 
 
 def table_of(rows: Sequence[list[PageLine]]) -> PageTable | None:
@@ -110,7 +110,7 @@ def _total(row: Sequence[PageLine], columns: int) -> list[list[PageLine]]:
     return [*([] for _ in range(columns - 2)), [row[0]], [row[1]]]
 
 
-def _untabled(items: list[Item], rows: Sequence[list[PageLine]]) -> None:
+def _add_untabular(items: list[Item], rows: Sequence[list[PageLine]]) -> None:
     """Add rows that are not a table: the labels of a figure, columns, or lines."""
     columns = columns_of(line for row in rows for line in row)
     several = sum(len(row) > 1 for row in rows)

@@ -9,7 +9,14 @@ from itertools import pairwise
 from math import inf
 from statistics import median
 
-from shared.ingest.parse.readers.pdf.layout.columns import at_columns, by_column, columns_of, finely, is_text, merged
+from shared.ingest.parse.readers.pdf.layout.columns import (
+    at_columns,
+    by_column,
+    columns_of,
+    is_text,
+    merged,
+    split_at_gaps,
+)
 from shared.ingest.parse.readers.pdf.layout.lines import PageLine, PageTable, rows_of
 
 _HEADER_ROWS = 2
@@ -41,7 +48,7 @@ Rows = Sequence[list[PageLine]]
 
 def table_columns(rows: Rows) -> list[list[float]]:
     """Return the columns of a table. Its first rows may be headers over several columns."""
-    fine = [finely(row) for row in rows]
+    fine = [split_at_gaps(row) for row in rows]
     columns = _spans(fine)
     for lead in range(1, _HEADER_ROWS + 1):
         if len(fine) <= lead + 1:

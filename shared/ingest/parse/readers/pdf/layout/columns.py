@@ -89,7 +89,7 @@ def _is_between(last: Word, word: Word, starts: Sequence[float]) -> bool:
     return at < len(starts) and starts[at] <= word.x0 + 1
 
 
-def finely(row: Iterable[PageLine]) -> list[PageLine]:
+def split_at_gaps(row: Iterable[PageLine]) -> list[PageLine]:
     """Return the lines of a row, divided at gaps that are wider than spaces."""
     return [part for line in row for part in divided(line, _is_gap)]
 

@@ -115,7 +115,7 @@ class Characters:
         self.objects = library.objects(handle, count)
         if _VOWEL_SIGN.search(self.text):
             self._join_signs()
-        self._mend()
+        self._remove_false_line_ends()
 
     def illegible(self) -> tuple[str, ...]:
         """Return the words with characters that the file does not map to letters. Single symbols are not words."""
@@ -203,7 +203,7 @@ class Characters:
     def _is_unmapped(self, at: int) -> bool:
         return library.is_unmapped(self._handle, at)
 
-    def _mend(self) -> None:
+    def _remove_false_line_ends(self) -> None:
         """Remove line ends between letters that touch.
 
         If each letter is an object of its own, as browsers print, and a narrow text fills the height of the page,
