@@ -47,7 +47,7 @@ from shared.http.access.collection_cache import CollectionCache
 from shared.http.access.key_cache import KeyCache
 from shared.http.access.query_budgets import QueryBudgets
 from shared.http.access.quotas import Quotas
-from shared.http.feature_routes import Endpoint
+from shared.http.feature_routes import UndescribedEndpoint
 from shared.http.methods import refusals
 from shared.http.queries.query_log import QueryLogWriter
 from shared.http.request_body import BodyMiddleware
@@ -193,7 +193,7 @@ async def _lifespan(
     settings: Settings,
     given: ApiServices | None,
     shutdown: Shutdown,
-    endpoints: Sequence[Endpoint],
+    endpoints: Sequence[UndescribedEndpoint],
     *,
     checks: bool,
 ) -> AsyncIterator[None]:

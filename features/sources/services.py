@@ -9,7 +9,7 @@ from features.sources.access import SourceAccess
 from features.sources.domain import SourceDefinition
 from features.sources.ledger.hints import Hints
 from features.sources.ledger.listings import Listings
-from features.sources.ledger.notes import Notes
+from features.sources.ledger.notes import SourceNotes
 from features.sources.ledger.sources import Sources
 from features.sources.syncing.intake import Intake
 from features.sources.syncing.lookups import Lookups
@@ -72,7 +72,7 @@ def originals_of(parts: Parts, open_source: OpenSource) -> SourceOriginals:
 def _web_of(parts: Parts, source: SourceDefinition) -> Web:
     from features.sources.web.services import web_of  # most workers never read pages
 
-    return web_of(parts.settings, parts.sandbox, parts.readers, parts.ledger[Notes], source)
+    return web_of(parts.settings, parts.sandbox, parts.readers, parts.ledger[SourceNotes], source)
 
 
 def _upload_limits(settings: Settings, tenant: str) -> UploadLimits:

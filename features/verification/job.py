@@ -60,7 +60,7 @@ class VerificationWork(JobWork):
 
 
 @dataclass(slots=True)
-class _Found:
+class _UnsavedFindings:
     """Findings that are not saved yet: their counts, and as many of them as a verification shows."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -93,7 +93,7 @@ class _Pages:
         self._progress = ComparisonProgress()
         self._saved_findings = 0
         self._intended: dict[str, DifferingPoint] = {}  # of a worker that died, unless found again
-        self._repaired, self._others = _Found(), _Found()
+        self._repaired, self._others = _UnsavedFindings(), _UnsavedFindings()
 
     @property
     def idle_seconds(self) -> float:
@@ -107,7 +107,7 @@ class _Pages:
         assert job.request is not None
         self._position, self._progress, self._saved_findings = job.request.position, job.progress, len(job.result)
         self._intended = {finding.point_id: finding for finding in job.request.intended}
-        self._repaired, self._others = _Found(), _Found()
+        self._repaired, self._others = _UnsavedFindings(), _UnsavedFindings()
         verification = Verification(
             services.audit,
             services.index,
@@ -130,7 +130,7 @@ class _Pages:
 
     async def _save_intended(self, differences: Sequence[DifferingPoint], reopened: Some[UUID]) -> None:
         """Save the repairs so far, and the next ones."""
-        found, self._repaired = self._repaired, _Found()
+        found, self._repaired = self._repaired, _UnsavedFindings()
         intended = self._intended | {difference.point_id: difference for difference in differences}
         await self._save([found], list(intended.values()), reopened)
 
@@ -138,7 +138,7 @@ class _Pages:
         for finding in self._intended.values():  # the worker that died has repaired it
             self._repaired.add(replace(finding, repaired=True))
         found = [self._repaired, self._others]
-        self._repaired, self._others, self._intended = _Found(), _Found(), {}
+        self._repaired, self._others, self._intended = _UnsavedFindings(), _UnsavedFindings(), {}
         self._position = position
         self._count(read)
         await self._save(found)
@@ -147,7 +147,7 @@ class _Pages:
         await self._turn.offer()
 
     async def _save(
-        self, found: Sequence[_Found], intended: Sequence[DifferingPoint] = (), reopened: Some[UUID] = ()
+        self, found: Sequence[_UnsavedFindings], intended: Sequence[DifferingPoint] = (), reopened: Some[UUID] = ()
     ) -> None:
         for each in found:
             self._count(each.counts)

@@ -13,7 +13,7 @@ from shared.services.api import ApiServices
 from shared.settings import Settings
 
 
-class Endpoint(Protocol):
+class UndescribedEndpoint(Protocol):
     """An endpoint that is not described by OpenAPI."""
 
     def install(self, app: FastAPI) -> None:
@@ -39,6 +39,6 @@ class FeatureRoutes:
     routers: tuple[APIRouter, ...] = ()
     tag: Mapping[str, str] | None = None
     facts: Callable[[Caller, Settings], Mapping[str, int]] | None = None
-    endpoint: Callable[[], Endpoint] | None = None
+    endpoint: Callable[[], UndescribedEndpoint] | None = None
     status: Callable[[str, ApiServices], Awaitable[Mapping[str, object]]] | None = None
     open_work: Callable[[str, ApiServices], Awaitable[Mapping[str, object]]] | None = None

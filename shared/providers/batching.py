@@ -31,7 +31,7 @@ class BatchingEmbedder:
         self._embedder = embedder
         self._running = 0
         self._ended = asyncio.Event()
-        self._gathering: _Request | None = None
+        self._gathering: _WaitingTexts | None = None
 
     @property
     def name(self) -> str:
@@ -61,14 +61,14 @@ class BatchingEmbedder:
             request.remove_caller()
         return vectors[first : first + len(texts)]
 
-    def _with_room_for(self, texts: Sequence[Input]) -> _Request:
+    def _with_room_for(self, texts: Sequence[Input]) -> _WaitingTexts:
         if self._gathering is None or self._gathering.is_abandoned or not self._gathering.has_room_for(texts):
-            request = _Request()
+            request = _WaitingTexts()
             request.answer = asyncio.create_task(self._send(request))
             self._gathering = request
         return self._gathering
 
-    async def _send(self, request: _Request) -> Vectors:
+    async def _send(self, request: _WaitingTexts) -> Vectors:
         if self._running >= _MAX_CONCURRENT:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), _WAIT_SECONDS)
@@ -84,7 +84,7 @@ class BatchingEmbedder:
 
 
 @dataclass(slots=True, eq=False)
-class _Request:
+class _WaitingTexts:
     """Texts that are sent to the provider together while a caller waits for their vectors."""
 
     answer: asyncio.Task[Vectors] = field(init=False)

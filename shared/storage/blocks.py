@@ -13,7 +13,7 @@ _KEPT = 16  # 4 MB: the packs that the slots of a worker are in
 Read = Callable[[str, int, int], Coroutine[None, None, bytes]]
 
 
-class Blocks:
+class BlockCache:
     """Reads parts of objects, which never change, in blocks, and caches the last blocks.
 
     Concurrent readers of a block share one request.

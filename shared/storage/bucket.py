@@ -20,7 +20,7 @@ from obstore.store import AzureStore, S3Store
 
 from shared.buckets.connection import Bucket, open_bucket, reason_of, status_of
 from shared.domain.errors import InvalidInput, Unavailable
-from shared.storage.blocks import Blocks
+from shared.storage.blocks import BlockCache
 from shared.storage.signing import secret_of, with_length
 from shared.storage.uploads import (
     OFFER_SECONDS,
@@ -70,7 +70,7 @@ class UploadBucket(Uploads):
         self._own_until = 0.0
         self._refused: Unavailable | None = None
         self._refused_until = 0.0
-        self._blocks = Blocks(self._read_range)
+        self._blocks = BlockCache(self._read_range)
         self._secret = secret_of(options) if isinstance(self._store, S3Store) else None
         self._offer_headers = {"x-ms-blob-type": "BlockBlob"} if isinstance(self._store, AzureStore) else {}
 

@@ -9,7 +9,7 @@ import pytest
 from aiohttp.web import Response
 from pydantic import SecretStr
 
-from features.sources.ledger.notes import Notes
+from features.sources.ledger.notes import SourceNotes
 from features.sources.web.services import web_of
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from tests.integration.test_api_sources import ParseWorker, names
@@ -50,7 +50,7 @@ async def sandbox():
 @pytest.fixture
 def worker(services, allowed, sandbox):
     return ParseWorker(
-        services, allowed, partial(web_of, allowed, sandbox, services.parts.readers, services.ledger[Notes])
+        services, allowed, partial(web_of, allowed, sandbox, services.parts.readers, services.ledger[SourceNotes])
     )
 
 

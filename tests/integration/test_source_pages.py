@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from pydantic import SecretStr
 
-from features.sources.ledger.notes import Notes
+from features.sources.ledger.notes import SourceNotes
 from features.sources.web.services import web_of
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from tests.integration.test_api_sources import ParseWorker, write
@@ -114,7 +114,7 @@ async def foreask(corpus, services, settings, monkeypatch, capsys):
     )
     async with ParsingSandbox() as sandbox, serving(allowed, services) as http:
         worker = ParseWorker(
-            services, allowed, partial(web_of, allowed, sandbox, services.parts.readers, services.ledger[Notes])
+            services, allowed, partial(web_of, allowed, sandbox, services.parts.readers, services.ledger[SourceNotes])
         )
 
         async def background():

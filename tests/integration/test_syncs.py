@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from features.sources.domain import NewSource, SourceChanges, SyncState
 from features.sources.ledger.hints import Hints
-from features.sources.ledger.notes import Notes
+from features.sources.ledger.notes import SourceNotes
 from features.sources.ledger.sources import Sources
 from features.sources.ledger.syncs import Syncs
 from features.sources.syncing.lookups import Lookups
@@ -481,7 +481,7 @@ async def test_crawl_that_stores_notes_survives_many_deaths(services, synced):
     for number in range(4):
         claim = await services.ledger[JobClaims].claim([JobKind.SYNC])
         lost.append(claim.lost_leases)
-        await services.ledger[Notes].write(source, {f"https://example.org/{number}": b"{}"})
+        await services.ledger[SourceNotes].write(source, {f"https://example.org/{number}": b"{}"})
         await execute(services, "UPDATE job_claims SET leased_until = now() - interval '1 second'")
 
     assert lost == [0, 1, 1, 1]

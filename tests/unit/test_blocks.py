@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from shared.storage.blocks import BLOCK_BYTES, Blocks
+from shared.storage.blocks import BLOCK_BYTES, BlockCache
 
 PACK = bytes(range(256)) * (3 * BLOCK_BYTES // 256) + b"the end"
 
@@ -33,7 +33,7 @@ def store():
 
 @pytest.fixture
 def blocks(store):
-    return Blocks(store.read)
+    return BlockCache(store.read)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ class LocalRepository(Repository):
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _OpenedRepository:
     """The refs of a folder, its opened packs with their indexes, and its loose objects."""
 
     refs: Refs
@@ -77,7 +77,7 @@ class _Found:
     loose: Stored
 
 
-def _found(folder: Path, temporary: Path, files: list[IO[bytes]]) -> _Found:
+def _found(folder: Path, temporary: Path, files: list[IO[bytes]]) -> _OpenedRepository:
     """Open the objects of a folder, and add the opened files to `files`.
 
     Raises:
@@ -101,7 +101,7 @@ def _found(folder: Path, temporary: Path, files: list[IO[bytes]]) -> _Found:
     opened = list(zip(files[::2], files[1::2], strict=True))
     _join(folder, git / "objects", temporary)
     files += [(temporary / "loose").open("rb"), (temporary / "index").open("rb")]
-    return _Found(refs, opened, Stored("loose", *files[-2:]))
+    return _OpenedRepository(refs, opened, Stored("loose", *files[-2:]))
 
 
 def _join(folder: Path, objects: Path, temporary: Path) -> None:

@@ -136,7 +136,7 @@ def _length(data: Contents, offset: int) -> tuple[int, int]:
     raise ValueError("a number does not end")
 
 
-class Store(Protocol):
+class ObjectStore(Protocol):
     """Objects by their ids."""
 
     def read(self, object_id: bytes) -> tuple[int, bytes] | None:

@@ -23,8 +23,8 @@ from features.sources.git.options import GitOptions
 from features.sources.git.packs import (
     Contents,
     LooseObjects,
+    ObjectStore,
     Pack,
-    Store,
     TooLargePack,
     entries_of_idx,
     index_of,
@@ -41,7 +41,7 @@ CONTENT, MISSING, LARGE = 0, 1, 2  # states of a content
 CONTENT_HEAD = struct.Struct(">20sBQ")  # id, state, size
 
 _COMMIT, _TREE, _BLOB, _TAG = 1, 2, 3, 4
-_KINDS: Mapping[str, Callable[[Contents, Contents, int], Store]] = {"pack": Pack, "loose": LooseObjects}
+_KINDS: Mapping[str, Callable[[Contents, Contents, int], ObjectStore]] = {"pack": Pack, "loose": LooseObjects}
 _MOST_TAGS = 10  # tags may point to tags
 _PIECE_BYTES = 900_000  # two of them fit into a message
 _ALIVE_OBJECTS = 5_000
@@ -83,7 +83,7 @@ def _converting(read: Read) -> Read:
 class _Objects:
     """The objects of all stores."""
 
-    def __init__(self, stores: Sequence[Store]) -> None:
+    def __init__(self, stores: Sequence[ObjectStore]) -> None:
         self._stores = stores
 
     def read(self, object_id: ObjectID) -> tuple[int, bytes]:

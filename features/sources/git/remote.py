@@ -57,7 +57,7 @@ class RemoteRepository(Repository):
 
     def __init__(self, url: str, login: Login | None, hosts: Hosts, reader: GitReader) -> None:
         super().__init__(url, reader)
-        self._receiving = _Receiving()
+        self._receiving = _ReceiveLimits()
         self._client = Urllib3HttpGitClient(
             f"{url.rstrip('/')}/",
             username=None if login is None else login.username,
@@ -227,7 +227,7 @@ class _Reply:
         self.folder.remove()
 
 
-class _Receiving:
+class _ReceiveLimits:
     """The limits of a reply, which is received in the repository's thread."""
 
     def __init__(self) -> None:
@@ -277,7 +277,7 @@ class _BoundedPool(ServerPool):
         receiving: the limits of replies.
     """
 
-    def __init__(self, url: str, hosts: Hosts, receiving: _Receiving) -> None:
+    def __init__(self, url: str, hosts: Hosts, receiving: _ReceiveLimits) -> None:
         super().__init__(url, hosts)
         self._receiving = receiving
 

@@ -13,7 +13,7 @@ _PAGE = 1_000
 SQL = statements.load(__file__)
 
 
-class Notes:
+class SourceNotes:
     def __init__(self, database: Database) -> None:
         self._database = database
 

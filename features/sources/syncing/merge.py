@@ -16,7 +16,7 @@ _SHOWN_CHARS = 200  # of the key of a refused entry
 
 
 @dataclass(slots=True)
-class Part:
+class PagePart:
     """A part of a merged page, small enough for one transaction.
 
     Args:
@@ -85,17 +85,17 @@ class PartLimits:
     fetched_bytes: int = 32 << 20
     unknown_bytes: int = 1 << 20
 
-    def size(self, part: Part) -> int:
+    def size(self, part: PagePart) -> int:
         return sum(map(self.size_of, part.fetched))
 
     def size_of(self, entry: Entry) -> int:
         return self.unknown_bytes if entry.size_bytes is None else entry.size_bytes
 
-    def is_full(self, part: Part) -> bool:
+    def is_full(self, part: PagePart) -> bool:
         return len(part.fetched) >= self.fetched or self.size(part) >= self.fetched_bytes
 
 
-def merged(page: ListedPage, items: Sequence[StoredItem], after: str, limits: PartLimits) -> Iterator[Part]:
+def merged(page: ListedPage, items: Sequence[StoredItem], after: str, limits: PartLimits) -> Iterator[PagePart]:
     """Merge a page with the items after the last page, in parts that are saved one after another.
 
     Args:
@@ -104,11 +104,11 @@ def merged(page: ListedPage, items: Sequence[StoredItem], after: str, limits: Pa
         after: end of the last page.
         limits: limits of each part.
     """
-    part, left = Part(after), deque(item for item in items if page.end is None or item.key <= page.end)
+    part, left = PagePart(after), deque(item for item in items if page.end is None or item.key <= page.end)
     for entry in page.entries:
         if limits.is_full(part):
             yield part
-            part = Part(part.after)
+            part = PagePart(part.after)
         if is_text(entry.key):
             part.add_missing(_before(left, entry.key))
         is_same = bool(left) and left[0].key == entry.key

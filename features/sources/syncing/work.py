@@ -14,7 +14,7 @@ from features.sources.opening import keeps_bytes
 from features.sources.source import Entry, Source
 from features.sources.syncing.fetching import Fetcher
 from features.sources.syncing.intake import Intake
-from features.sources.syncing.merge import ListedPage, Part, PartLimits, merged, require_ascending
+from features.sources.syncing.merge import ListedPage, PagePart, PartLimits, merged, require_ascending
 from features.sources.syncing.parked_sources import ParkedSources
 from features.sources.syncing.watched_source import WatchedSource, close, room
 from shared.domain.collections import Collection
@@ -209,7 +209,7 @@ class _Listing:
         """Return the last key up to which these items are complete; None if they are the last ones."""
         return items[-1].key if len(items) == self._services.limits.page else None
 
-    async def _save(self, part: Part) -> None:
+    async def _save(self, part: PagePart) -> None:
         """Fetch and save a part; give way before it, if a part was saved in this turn.
 
         After the last part the listing ends without an offer: otherwise two jobs could give way to each other for ever.

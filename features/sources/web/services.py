@@ -7,7 +7,7 @@ from importlib.metadata import version
 from uuid import UUID
 
 from features.sources.domain import SourceDefinition
-from features.sources.ledger.notes import Notes
+from features.sources.ledger.notes import SourceNotes
 from features.sources.web.crawl.memory import Memory
 from features.sources.web.extraction import SandboxExtractor
 from features.sources.web.reading.robots import ROBOT
@@ -22,7 +22,7 @@ from shared.settings.source_roots import Roots
 class LedgerMemory(Memory):
     """The notes of a source in the ledger."""
 
-    def __init__(self, notes: Notes, source: UUID) -> None:
+    def __init__(self, notes: SourceNotes, source: UUID) -> None:
         self._notes = notes
         self._source = source
 
@@ -34,7 +34,7 @@ class LedgerMemory(Memory):
 
 
 def web_of(
-    settings: Settings, sandbox: ParsingSandbox, readers: Readers, notes: Notes, source: SourceDefinition
+    settings: Settings, sandbox: ParsingSandbox, readers: Readers, notes: SourceNotes, source: SourceDefinition
 ) -> Web:
     """Return the dependencies of a source of pages."""
     roots = Roots(settings.roots_of(source.tenant))

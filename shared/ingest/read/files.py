@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 @dataclass(slots=True)
-class _File:
+class _SharedFile:
     """A file; `users` counts the pages that need it."""
 
     users: int = 0
@@ -28,7 +28,7 @@ class OpenFiles:
 
     def __init__(self, fetch: Callable[[str], AbstractAsyncContextManager[Path]]) -> None:
         self._fetch = fetch
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, _SharedFile] = {}
 
     @asynccontextmanager
     async def fetched(self, name: str) -> AsyncIterator[Path]:
@@ -37,7 +37,7 @@ class OpenFiles:
         Raises:
             ForeaskError: the file cannot be fetched; the next user tries again.
         """
-        file = self._files.setdefault(name, _File())
+        file = self._files.setdefault(name, _SharedFile())
         file.users += 1
         try:
             async with file.opening:

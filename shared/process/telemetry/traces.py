@@ -32,7 +32,7 @@ _NO_ATTRIBUTES: Attributes = {}
 log = structlog.get_logger()
 
 
-class _Process:
+class _ProcessRecorder:
     """The recorder of this process; None while traces are disabled."""
 
     recorder: Recorder | None = None
@@ -40,7 +40,7 @@ class _Process:
 
 def request(method: str, headers: Iterable[tuple[bytes, bytes]], attributes: Attributes) -> Span:
     """Create the span of an HTTP request; its parent is the span in the caller's `traceparent`."""
-    recorder = _Process.recorder
+    recorder = _ProcessRecorder.recorder
     if recorder is None:
         return NOTHING
     context = {name.decode(): value.decode("latin-1") for name, value in headers if name in _CONTEXT_HEADERS}
@@ -55,7 +55,7 @@ def work(stage: str, traced: Mapping[str, Attributes]) -> Span:
         traced: attributes by `traceparent`. Work within the span belongs to the first sampled trace, and the spans in
             other traces link to the span there: a batch makes its calls once for all its documents.
     """
-    recorder = _Process.recorder
+    recorder = _ProcessRecorder.recorder
     return recorder.work(stage, traced) if recorder is not None and traced else NOTHING
 
 
@@ -100,11 +100,11 @@ async def exporting(role: str, grace: timedelta) -> AsyncIterator[None]:
     if recorder is None:
         yield
         return
-    before, _Process.recorder = _Process.recorder, recorder
+    before, _ProcessRecorder.recorder = _ProcessRecorder.recorder, recorder
     try:
         yield
     finally:
-        _Process.recorder = before
+        _ProcessRecorder.recorder = before
         await asyncio.to_thread(recorder.close, min(_FLUSH_SECONDS, grace.total_seconds()))
 
 

@@ -31,7 +31,7 @@ def read(content: bytes, visit: Visit) -> None:
     Raises:
         NotXml: it is not well-formed, too deep, or declares entities.
     """
-    reader = _Reader(visit)
+    reader = _ElementReader(visit)
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
     parser.StartElementHandler = reader.start
@@ -52,7 +52,7 @@ def _refuse_entity(*_: object) -> None:
     raise NotXml("it declares entities")
 
 
-class _Reader:
+class _ElementReader:
     def __init__(self, visit: Visit) -> None:
         self._visit = visit
         self._namespace = ""
