@@ -77,11 +77,11 @@ async def follow(
             if job.state not in OPEN_STATES:
                 break
             if shutdown.stopping:
-                reason = "This server stops. The run continues: repeat the request to follow it."
+                reason = "This server stops. The job continues: repeat the request to follow it."
                 raise Unavailable(reason, component="api")
             if request is not None and await request.is_disconnected():
                 return
     if job.state is JobState.FAILED:
-        raise Unavailable(job.error or "The run failed.", component="worker")
+        raise Unavailable(job.error or "The job failed.", component="worker")
     if job.state is JobState.CANCELLED:
-        raise Conflict("The run was cancelled.")
+        raise Conflict("The job was cancelled.")

@@ -673,7 +673,7 @@ async def test_verification_continues_without_client_and_api(indexed, settings, 
             await joined.wait()
         stopped = await following
     assert stopped.status_code == 503
-    assert stopped.json()["detail"].startswith("This server stops. The run continues")
+    assert stopped.json()["detail"].startswith("This server stops. The job continues")
     async with serving(settings, indexed.services) as client, running(indexed.services):
         await eventually(lambda: _state_is(client, "done"))
         assert (await client.get(ADDRESS)).json()["documents"] == DOCUMENTS
@@ -700,7 +700,7 @@ async def test_cancelled_verification_stops_and_keeps_repairs(indexed, settings,
         cancelled = (await client.get(ADDRESS)).json()
         monkeypatch.setattr(Audit, "page", page)
         again = await client.post(ADDRESS, json={})
-    assert (ended.status_code, ended.json()["detail"]) == (409, "The run was cancelled.")
+    assert (ended.status_code, ended.json()["detail"]) == (409, "The job was cancelled.")
     assert (cancelled["state"], cancelled["repaired"]) == ("cancelled", 1)
     assert again.json()["orphaned"] == 0
 

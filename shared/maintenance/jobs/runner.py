@@ -134,7 +134,7 @@ class Runner:
             await self._fail(claim, error.message)
         except Exception:  # the boundary of a job
             log.exception("job.raised")
-            await self._fail(claim, "The run failed; the worker's log has the reason.")
+            await self._fail(claim, "The job failed; the worker's log has the reason.")
 
     def _work_of(self, kind: JobKind) -> JobWork:
         if kind not in self._works:

@@ -99,7 +99,7 @@ class Crawl:
             self._state.add_linked_by_more()
             await self._visit_found(memory)
         limited = self._state.next() is not None
-        reason = f"The run reached its limit of {self._plan.options.pages:,} pages before this one."
+        reason = f"The crawl reached its limit of {self._plan.options.pages:,} pages before this one."
         self._state.refuse_unvisited(reason, also_unfound=limited)
         if limited:
             log.warning("crawl.limited", start=self._plan.start, pages=self._plan.options.pages)

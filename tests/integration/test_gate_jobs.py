@@ -1,4 +1,4 @@
-"""A gate is a run that a worker does: another worker finishes it, requests join it, and it can be cancelled."""
+"""A gate is a job that a worker does: another worker finishes it, requests join it, and it can be cancelled."""
 
 import asyncio
 
@@ -104,7 +104,7 @@ async def test_cancelled_gate_stops_without_report(services, settings, build, mo
         await eventually(lambda: runner.claimed == 0)
         assert (await client.get(GATE)).json()["state"] == "cancelled"
         assert (await client.delete(GATE)).status_code == 404
-    assert (ended.status_code, ended.json()["detail"]) == (409, "The run was cancelled.")
+    assert (ended.status_code, ended.json()["detail"]) == (409, "The job was cancelled.")
     assert await gate_of(services, build) is None
 
 

@@ -1,4 +1,4 @@
-"""A run that makes no progress ends with a reason, and a pause that a server requests does not prolong it."""
+"""A job that makes no progress ends with a reason, and a pause that a server requests does not prolong it."""
 
 import asyncio
 from datetime import timedelta
@@ -13,7 +13,7 @@ from tests.support.planted import guards
 
 
 class Claims:
-    """Claims that other runs wait for; a released claim is counted."""
+    """Claims that other jobs wait for; a released claim is counted."""
 
     def __init__(self):
         self.released = 0
@@ -55,7 +55,7 @@ def turn_of(claims):
     means="a run that waits for a slow server keeps its place until its turn is over",
 )
 @in_virtual_time
-async def test_run_that_only_waits_gives_way_at_once():
+async def test_job_that_only_waits_gives_way_at_once():
     claims = Claims()
     turn, ended = turn_of(claims), asyncio.Event()
 
@@ -92,7 +92,7 @@ async def test_long_part_gives_way_by_its_kind(is_resumable, seconds):
 
 
 @in_virtual_time
-async def test_failing_run_gives_way_for_requested_pause():
+async def test_failing_job_gives_way_for_requested_pause():
     claims = Claims()
 
     async def fail():
@@ -105,7 +105,7 @@ async def test_failing_run_gives_way_for_requested_pause():
 
 
 @in_virtual_time
-async def test_run_without_progress_fails_with_reason():
+async def test_job_without_progress_fails_with_reason():
     with pytest.raises(Permanent, match="made no progress for 60 seconds, so it was stopped"):
         async with watched(timedelta(minutes=1)):
             await asyncio.sleep(100)
@@ -118,7 +118,7 @@ async def test_run_without_progress_fails_with_reason():
     means="a long run fails although it makes progress",
 )
 @in_virtual_time
-async def test_run_with_progress_continues():
+async def test_job_with_progress_continues():
     async with watched(timedelta(minutes=1)) as progressed:
         for _ in range(10):
             await asyncio.sleep(50)

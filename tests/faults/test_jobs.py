@@ -1,4 +1,4 @@
-"""The worker of a run and the API are killed during the run: another worker finishes it, and its result exists once."""
+"""The worker of a job and the API are killed during the job: another worker finishes it, and its result exists once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs are claimed fairly, by one worker at a time, and continue with another worker when theirs stops or dies."""
+"""Jobs are claimed fairly, by one worker at a time, and continue with another worker when theirs stops or dies."""
 
 import asyncio
 from dataclasses import replace
@@ -75,14 +75,14 @@ async def filled(once):
 # --- claims ---
 
 
-async def test_run_is_claimed_by_one_of_two_workers(services):
+async def test_job_is_claimed_by_one_of_two_workers(services):
     run = await queue(services)
     claims = await asyncio.gather(*(services.ledger[JobClaims].claim(KINDS) for _ in range(2)))
     assert sorted(claim is None for claim in claims) == [False, True]
     assert (await shown(services, run)).state == "running"
 
 
-async def test_tenant_with_many_runs_does_not_delay_another(services):
+async def test_tenant_with_many_jobs_does_not_delay_another(services):
     many = [await queue(services, "alice") for _ in range(4)]
     one = await queue(services, "bob")
     claimed = [await services.ledger[JobClaims].claim(KINDS) for _ in range(4)]
@@ -154,7 +154,7 @@ async def claims_of(services, tenants):
     "ORDER BY coalesce(h.jobs, 0), r.created_at, r.id",
     means="a run that gave way is claimed again before the run that waits",
 )
-async def test_run_gives_way_to_waiting_tenant(services):
+async def test_job_gives_way_to_waiting_tenant(services):
     held = await claims_of(services, ["alice", "bob", "carol", "dave"])
     waiting = await queue(services, "eve")
     assert not await services.ledger[JobClaims].due()
@@ -168,7 +168,7 @@ async def test_run_gives_way_to_waiting_tenant(services):
     assert (await services.ledger[JobClaims].claim(KINDS)).id == held[0].id
 
 
-async def test_run_gives_way_to_other_run_of_tenant(services):
+async def test_job_gives_way_to_other_job_of_tenant(services):
     held = await claims_of(services, ["alice", "alice"])
     assert not await services.ledger[JobClaims].yield_claim(held[0])
     third = await queue(services, "alice")
@@ -183,7 +183,7 @@ async def test_run_gives_way_to_other_run_of_tenant(services):
     "coalesce(h.jobs, 0) <= (",
     means="runs of two tenants give way to each other again and again without need",
 )
-async def test_run_stays_unless_another_would_follow(services):
+async def test_job_stays_unless_another_would_follow(services):
     alice, bob, *_ = await claims_of(services, ["alice", "bob", "carol", "alice"])
     await queue(services, "carol")
     assert not await services.ledger[JobClaims].yield_claim(bob)  # bob would have no run, and carol two
@@ -194,7 +194,7 @@ async def test_run_stays_unless_another_would_follow(services):
     assert not await services.ledger[JobClaims].yield_claim(alice)
 
 
-async def test_process_leaves_runs_to_other_workers(services, provider):
+async def test_process_leaves_jobs_to_other_workers(services, provider):
     for tenant in ("alice", "bob", "carol", "dave", "eve", "frank"):
         await queue(services, tenant)
     await live_workers(services, "index", 6)
@@ -229,7 +229,7 @@ async def test_worker_without_the_embedding_claims_nothing(services):
     "{claimable} AND CAST(:kinds AS text[]) <> '{}'",
     means="a scheduler fails at a run of a newer release's kind",
 )
-async def test_run_of_newer_release_is_left_alone(services):
+async def test_job_of_newer_release_is_left_alone(services):
     await execute(services, NEWER, id=uuid4())
 
     assert await services.ledger[JobClaims].due() == set()
@@ -293,7 +293,7 @@ async def test_progress_does_not_copy_the_request(services):
 # --- workers ---
 
 
-async def test_run_fails_after_three_lost_workers(services):
+async def test_job_fails_after_three_lost_workers(services):
     run = await queue(services)
     for lost in range(3):
         assert (await services.ledger[JobClaims].claim(KINDS)).lost_leases == lost
@@ -304,7 +304,7 @@ async def test_run_fails_after_three_lost_workers(services):
     assert (await execute(services, "SELECT count(*) FROM job_claims")).scalar_one() == 0
 
 
-async def test_stopping_worker_releases_run_for_another(services, provider):
+async def test_stopping_worker_releases_job_for_another(services, provider):
     run = await queue(services)
     provider.script(embedding_latency_seconds=30)
     async with running(services):
@@ -324,7 +324,7 @@ async def test_stopping_worker_releases_run_for_another(services, provider):
     "        if False:",
     means="a run that is claimed while its worker stops is not released",
 )
-async def test_run_claimed_during_stop_is_released(services):
+async def test_job_claimed_during_stop_is_released(services):
     run = await queue(services)
     runner = services.make_runner()
     async with services.database.begin() as connection:
@@ -341,7 +341,7 @@ async def test_run_claimed_during_stop_is_released(services):
     assert (await shown(services, run)).state == "queued"
 
 
-async def test_deleted_run_stops_its_worker(services, provider, monkeypatch):
+async def test_deleted_job_stops_its_worker(services, provider, monkeypatch):
     monkeypatch.setattr("shared.maintenance.jobs.runner._EXTEND_SECONDS", 0.02)
     run = await queue(services)
     provider.script(embedding_latency_seconds=30)
@@ -352,7 +352,7 @@ async def test_deleted_run_stops_its_worker(services, provider, monkeypatch):
         await eventually(lambda: runner.claimed == 0)
 
 
-async def test_two_runners_do_every_run_once(services, provider):
+async def test_two_runners_do_every_job_once(services, provider):
     runs = [await queue(services) for _ in range(6)]
     provider.reset()
     async with running(services), running(services):
@@ -361,7 +361,7 @@ async def test_two_runners_do_every_run_once(services, provider):
     assert provider.stats()["embedded_inputs"] == len(runs)
 
 
-async def test_woken_worker_finishes_run(services, settings):
+async def test_woken_worker_finishes_job(services, settings):
     run = await queue(services)
     loop = await asyncio.to_thread(WorkerLoop, "index", settings)
     app = celery_app(settings.redis_url.get_secret_value())
@@ -374,7 +374,7 @@ async def test_woken_worker_finishes_run(services, settings):
         app.close()
 
 
-async def test_scheduler_wakes_workers_for_queued_run(services, settings):
+async def test_scheduler_wakes_workers_for_queued_job(services, settings):
     for woken in (0, 1):
         wakeups = Wakeups(settings.redis_url.get_secret_value())
         await wake(replace(services, wakeups=wakeups))
@@ -397,7 +397,7 @@ async def _is_blocked(services):
 # --- the API ---
 
 
-async def test_restart_of_api_loses_no_run(services, settings):
+async def test_restart_of_api_loses_no_job(services, settings):
     async with calling(settings, services) as api:
         started = await api.post(RUNS, json={"questions": [QUESTION], "strategies": ["text"]})
         assert (started.status_code, started.json()["state"]) == (202, "queued")
@@ -407,7 +407,7 @@ async def test_restart_of_api_loses_no_run(services, settings):
         assert (await api.get(f"{RUNS}/{run}")).json()["results"]["rows"][0]["strategy"] == "text"
 
 
-async def test_changed_set_does_not_change_queued_run(services, client):
+async def test_changed_set_does_not_change_queued_job(services, client):
     await client.put(SET, json={"questions": [QUESTION]})
     started = (await client.post(RUNS, json={"labelled_set": "birds", "strategies": ["text"]})).json()
     await client.put(SET, json={"questions": [QUESTION | {"question": "What lives in the lake?"}]})
@@ -417,7 +417,7 @@ async def test_changed_set_does_not_change_queued_run(services, client):
     assert list(done["results"]["per_query"]["text"]) == [QUESTION["question"]]
 
 
-async def test_excess_queued_runs_are_refused(services, client):
+async def test_excess_queued_jobs_are_refused(services, client):
     for _ in range(MOST_QUEUED):
         await queue(services)
 
@@ -427,5 +427,5 @@ async def test_excess_queued_runs_are_refused(services, client):
     assert reply.json()["detail"].startswith("This tenant has 20 queued evaluations")
 
 
-async def test_unknown_run_is_not_found(client):
+async def test_unknown_job_is_not_found(client):
     assert (await client.delete(f"{RUNS}/{uuid4()}")).status_code == 404
