@@ -228,11 +228,11 @@ class Load:
 
     async def _execute(self, statement: str) -> None:
         async with self.services.database.begin() as connection:
-            await connection.exec_driver_sql(statement)
+            await connection.execute_sql(statement)
 
     async def _rows(self, statement: str) -> Sequence[Any]:
         async with self.services.database.begin() as connection:
-            return (await connection.exec_driver_sql(statement)).all()
+            return (await connection.execute_sql(statement)).all()
 
     async def number(self, expression: str, table: str) -> int:
         ((number,),) = await self._rows(f"SELECT {expression} FROM {table}")
@@ -242,7 +242,7 @@ class Load:
 async def measure(settings: Settings, provider: ScriptedProvider, engine: int, count: int) -> None:
     async with AsyncExitStack() as stack:
         services = Parts(settings, stack)
-        await migrate(services.database.engine)
+        await migrate(services.database)
         usual = batch_lane_of(services)
         values = {each.name: getattr(usual, each.name) for each in fields(usual)}
         terms = replace(usual.terms, **_TERMS)

@@ -105,7 +105,7 @@ async def _rows(deployment: Deployment, statement: str) -> Sequence[Sequence[obj
     database = Database(url.get_secret_value())
     try:
         async with database.begin() as connection:
-            return (await connection.exec_driver_sql(statement)).all()
+            return (await connection.execute_sql(statement)).all()
     finally:
         await database.aclose()
 

@@ -273,7 +273,7 @@ def _rows(load: CorpusUpload, statement: str) -> list[dict[str, Any]]:
         database = Database(url.get_secret_value())
         try:
             async with database.begin() as connection:
-                return [dict(row) for row in (await connection.exec_driver_sql(statement)).mappings()]
+                return [dict(row) for row in (await connection.execute_sql(statement))]
         finally:
             await database.aclose()
 

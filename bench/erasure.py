@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import TextClause, text
-
 from embedded.stack import Stack
 from features.all import FEATURES
 from features.erasure.ledger import erasures
@@ -32,6 +30,7 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.schema import migrate
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.leftovers import Leftovers
 from shared.services.features import erased_tables
 from shared.settings import Settings
@@ -42,12 +41,12 @@ _TENANT, _MODEL = "default", "embedding"
 _PAUSE_SECONDS = 0.05  # between two logged queries
 
 # Indexes of the filled tables, which are created after their rows.
-_INDEXES = text("""
+_INDEXES = Statement("""
     SELECT indexname, indexdef FROM pg_indexes
     WHERE tablename = ANY(ARRAY['queries', 'completions', 'chunk_contents'])
       AND NOT EXISTS (SELECT 1 FROM pg_constraint c WHERE c.conname = indexname)
 """)
-_QUERIES = text("""
+_QUERIES = Statement("""
     INSERT INTO queries (id, tenant, collection_id, question, chunk_ids, created_at)
     SELECT gen_random_uuid(), :tenant, :collection, 'When does the harbour open in the month ' || n || '?',
            CASE WHEN n % 100 = 0 THEN ARRAY[CAST(:chunk AS uuid)] ELSE '{}' END || ARRAY(
@@ -55,27 +54,27 @@ _QUERIES = text("""
            now() - interval '30 days' + n * interval '30 days' / :rows
     FROM generate_series(CAST(:first AS bigint), CAST(:last AS bigint)) n
 """)
-_COMPLETIONS = text("""
+_COMPLETIONS = Statement("""
     INSERT INTO completions (content_key, tenant, model, questions)
     SELECT decode(md5(n::text) || md5('k' || n), 'hex'), :tenant, 'model', ARRAY['When does it open?']
     FROM generate_series(CAST(:first AS bigint), CAST(:last AS bigint)) n
 """)
 # All but a thousandth of the paid questions are in use.
-_CONTENTS = text("""
+_CONTENTS = Statement("""
     INSERT INTO chunk_contents (chunk_id, version, content, content_key)
     SELECT CAST(md5('c' || n) AS uuid), 1, '{}', decode(md5(n::text) || md5('k' || n), 'hex')
     FROM generate_series(CAST(:first AS bigint), CAST(:last AS bigint)) n WHERE n % 1000 <> 0
 """)
-_LOG = text("""
+_LOG = Statement("""
     INSERT INTO queries (id, tenant, collection_id, question, chunk_ids)
     VALUES (gen_random_uuid(), :tenant, :collection, 'Another one?', ARRAY[gen_random_uuid()])
 """)
-_LEFT = text("SELECT count(*) FROM queries WHERE CAST(:chunk AS uuid) = ANY(chunk_ids)")
-_UNUSED = text("""
+_LEFT = Statement("SELECT count(*) FROM queries WHERE CAST(:chunk AS uuid) = ANY(chunk_ids)")
+_UNUSED = Statement("""
     SELECT count(*) FROM completions p
     WHERE NOT EXISTS (SELECT 1 FROM chunk_contents t WHERE t.content_key = p.content_key)
 """)
-_SIZE = text("SELECT pg_size_pretty(pg_database_size(current_database()))")
+_SIZE = Statement("SELECT pg_size_pretty(pg_database_size(current_database()))")
 
 
 def main() -> None:
@@ -92,7 +91,7 @@ def main() -> None:
 
 async def run(url: str, rows: int) -> None:
     slow = Database(url, timeout=None)  # fills tables
-    await migrate(slow.engine)
+    await migrate(slow)
     collection = await Collections(slow, IndexNames("bench")).ensure(_TENANT, "default", embedding_model=_MODEL)
     document, chunk = await add_document(slow, collection)
     started = time.perf_counter()
@@ -116,8 +115,10 @@ async def add_document(database: Database, collection: Collection) -> tuple[UUID
     document, chunk = await Documents(database).submit(new), uuid4()
     async with database.begin() as connection:
         await connection.execute(
-            text("""INSERT INTO chunks (id, version, document_id, tenant, ordinal, content_key, embedding_model, state)
-                    SELECT :chunk, d.version, d.id, d.tenant, 0, '', :model, 'indexed' FROM documents d"""),
+            Statement("""
+                INSERT INTO chunks (id, version, document_id, tenant, ordinal, content_key, embedding_model, state)
+                SELECT :chunk, d.version, d.id, d.tenant, 0, '', :model, 'indexed' FROM documents d
+            """),
             {"chunk": chunk, "model": _MODEL},
         )
     return document.document.id, chunk
@@ -127,18 +128,18 @@ async def fill(database: Database, rows: int, values: dict[str, object]) -> None
     async with database.begin() as connection:
         indexes = (await connection.execute(_INDEXES)).all()
         for name, _ in indexes:
-            await connection.exec_driver_sql(f"DROP INDEX {name}")
+            await connection.execute_sql(f"DROP INDEX {name}")
     for statement in (_QUERIES, _COMPLETIONS, _CONTENTS):
         for first in range(1, rows + 1, _PART):
             part = {"first": first, "last": min(rows, first + _PART - 1)}
-            named = {name: values[name] for name in statement.compile().params.keys() & values.keys()}
+            named = {name: values[name] for name in set(statement.names) & values.keys()}
             async with database.begin() as connection:
                 await connection.execute(statement, part | named)
     async with database.begin() as connection:
         for _, definition in indexes:
-            await connection.exec_driver_sql(definition)
+            await connection.execute_sql(definition)
     async with database.begin() as connection:
-        await connection.exec_driver_sql("ANALYZE")
+        await connection.execute_sql("ANALYZE")
 
 
 async def ask(database: Database, collection_id: UUID) -> None:
@@ -158,8 +159,8 @@ async def erase(database: Database, document: UUID) -> None:
     await leftovers.purge_versions()
     await leftovers.finish_deletion(await leftovers.deletable())
     async with database.begin() as connection:
-        await connection.exec_driver_sql("DELETE FROM sweeps")  # as if their leases had expired
-        await connection.exec_driver_sql("DELETE FROM outdated_objects")
+        await connection.execute_sql("DELETE FROM sweeps")  # as if their leases had expired
+        await connection.execute_sql("DELETE FROM outdated_objects")
     seconds, slices, slowest = defaultdict[str, float](float), defaultdict[str, int](int), 0.0
     while True:
         before = time.perf_counter()
@@ -168,7 +169,7 @@ async def erase(database: Database, document: UUID) -> None:
         if found is None:
             await asyncio.sleep(1)  # transactions that have not seen the fence must end first: 30 s
             continue
-        table = await one(database, text("SELECT coalesce(search ->> 'in', 'the rest') FROM erasures"))
+        table = await one(database, Statement("SELECT coalesce(search ->> 'in', 'the rest') FROM erasures"))
         seconds[table] += taken
         slices[table] += 1
         slowest = max(slowest, taken)
@@ -179,7 +180,7 @@ async def erase(database: Database, document: UUID) -> None:
         print(f"  {table:<14} {taken:7.1f} s in {slices[table]:,} slices", flush=True)
 
 
-async def one(database: Database, statement: TextClause, parameters: dict[str, object] | None = None) -> Any:
+async def one(database: Database, statement: Statement, parameters: dict[str, object] | None = None) -> Any:
     async with database.begin() as connection:
         return (await connection.execute(statement, parameters or {})).scalar_one()
 

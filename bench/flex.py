@@ -119,7 +119,7 @@ async def report_effects(deployment: Deployment) -> None:
     try:
         async with database.begin() as connection:
             counts = "coalesce(sum(attempts), 0), count(*) FILTER (WHERE state = 'dead')"
-            attempts, dead = (await connection.exec_driver_sql(f"SELECT {counts} FROM chunks")).one()
+            attempts, dead = (await connection.execute_sql(f"SELECT {counts} FROM chunks")).one()
     finally:
         await database.aclose()
     redis = connect(urls.redis_url.get_secret_value())

@@ -21,10 +21,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import httpx
-from sqlalchemy import text
 
 from bench.page import fill
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 from tests.support.deployment import Deployment, ScriptedProvider
 
 DOCUMENTS = 100_000
@@ -36,7 +36,7 @@ _HEAP_GOAL_MB = 60
 _SHARE_GOAL = 5
 
 # Update documents, other ones each time.
-_CHANGE = text("""
+_CHANGE = Statement("""
     UPDATE documents SET updated_at = now()
     WHERE id IN (SELECT md5('many/' || 1 + (:first + n) % :documents)::uuid FROM generate_series(0, :changes - 1) n)
 """)
@@ -119,7 +119,7 @@ async def _changing(deployment: Deployment, documents: int, changes: int) -> Asy
     async def change() -> None:
         first = 0
         while changes:
-            async with database.engine.begin() as connection:
+            async with database.transaction() as connection:
                 parameters = {"first": first, "changes": changes, "documents": documents}
                 await connection.execute(_CHANGE, parameters)
             first += changes

@@ -22,9 +22,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import text
-
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 from tests.support.deployment import Deployment, ScriptedProvider
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ _PASSAGES = 300
 _QUESTION = "How many days is trip 7?"
 
 # Make finished documents, as the ledger has them an hour after their ingest.
-_MAKE_DOCUMENTS = text("""
+_MAKE_DOCUMENTS = Statement("""
     INSERT INTO documents (id, public_id, tenant, collection_id, external_id, live_version, lane, state, created_at,
                            updated_at, error)
     SELECT md5(name || '/' || n)::uuid, md5(name || '/' || n)::uuid, tenant, id, 'paper-' || lpad(n::text, 6, '0'),
@@ -49,7 +48,7 @@ _MAKE_DOCUMENTS = text("""
 """)
 
 # Make their versions; lists read their names there.
-_MAKE_VERSIONS = text("""
+_MAKE_VERSIONS = Statement("""
     INSERT INTO document_versions (document_id, version, filename, title, upload, size_bytes, content_hash)
     SELECT id, 1, external_id || '.md', 'Paper ' || external_id, 'none', 1, decode(md5(external_id), 'hex')
     FROM documents WHERE collection_id = (SELECT id FROM collections WHERE name = :collection)
@@ -118,7 +117,7 @@ async def fill(deployment: Deployment, collection: str, documents: int) -> None:
     url = deployment.stack.settings.database_url
     assert url is not None
     database = Database(url.get_secret_value(), timeout=None)
-    async with database.engine.begin() as connection:
+    async with database.transaction() as connection:
         await connection.execute(_MAKE_DOCUMENTS, {"documents": documents, "collection": collection})
         await connection.execute(_MAKE_VERSIONS, {"collection": collection})
     await database.aclose()

@@ -100,7 +100,7 @@ async def brute_force(embedder: Embedder, queries: Mapping[str, str], questions:
 
 async def measure(settings: Settings, folders: list[Path]) -> None:
     async with build("all", settings, FEATURES) as services:
-        await migrate(services.database.engine)
+        await migrate(services.database)
         embedder = services.indexer.embedder
         for folder in folders:
             questions = {

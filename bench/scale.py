@@ -26,13 +26,13 @@ from typing import Any
 
 import httpx
 import psutil
-from sqlalchemy import text
 
 from bench.searchable import found_after
 from embedded.ports import free_port
 from features.all import FEATURES
 from shared.domain.work import Lease
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.indexing import IndexWork
 from shared.ledger.work.parsing import ParseWork
@@ -222,10 +222,9 @@ async def _fill(database: Database, count: int) -> None:
     }  # fmt: skip
     for statement in _FILL:
         async with database.begin() as connection:
-            await connection.execute(text(statement), {k: v for k, v in values.items() if f":{k}" in statement})
-    async with database.engine.connect() as connection:
-        autocommitting = await connection.execution_options(isolation_level="AUTOCOMMIT")
-        await autocommitting.execute(text("VACUUM ANALYZE"))
+            await connection.execute(Statement(statement), {k: v for k, v in values.items() if f":{k}" in statement})
+    async with database.pool.lend() as connection:
+        await connection.execute(Statement("VACUUM ANALYZE"))
 
 
 async def _claims(table: Table, database: Database) -> None:

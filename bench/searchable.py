@@ -16,10 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from sqlalchemy import text
-
 from shared.domain.lanes import Lane
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 from tests.support.deployment import Deployment, ScriptedProvider, corpus
 
 UPLOADS = 20
@@ -34,14 +33,14 @@ STEPS = ("upload", "until parsing", "parsing", "until found")
 SEED = "seed"
 
 # Make a collection of the tenant that has the same name and index, if the tenant has none.
-_COPY_COLLECTION = text("""
+_COPY_COLLECTION = Statement("""
     INSERT INTO collections (id, tenant, name, options, embedding_model, index_name)
     SELECT gen_random_uuid(), :tenant, name, options, embedding_model, index_name
     FROM collections WHERE tenant = 'default' AND name = :collection AND tenant <> :tenant
 """)
 
 # Make documents of the tenant whose texts are found.
-_COPY_DOCUMENTS = text("""
+_COPY_DOCUMENTS = Statement("""
     WITH copies AS (
         INSERT INTO documents (id, public_id, tenant, collection_id, external_id, live_version, state, lane)
         SELECT i.id, i.id, o.tenant, o.id, 'copy-' || n, 1, 'searchable', :lane
@@ -54,7 +53,7 @@ _COPY_DOCUMENTS = text("""
 """)
 
 # Make chunks of these documents whose questions are to be generated.
-_COPY_CHUNKS = text("""
+_COPY_CHUNKS = Statement("""
     WITH seed AS (
         SELECT c.embedding_model, t.content
         FROM documents d JOIN chunks c ON c.document_id = d.id

@@ -90,7 +90,7 @@ async def _tables(deployment: Deployment) -> list[tuple[str, int]]:
     database = Database(url.get_secret_value())
     try:
         async with database.begin() as connection:
-            return [(name, int(size)) for name, size in await connection.exec_driver_sql(_TABLES)]
+            return [(name, int(size)) for name, size in await connection.execute_sql(_TABLES)]
     finally:
         await database.aclose()
 

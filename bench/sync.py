@@ -27,9 +27,9 @@ from typing import Any
 
 import psutil
 from pydantic import SecretStr
-from sqlalchemy import text
 
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 from shared.settings import Settings
 from tests.support.deployment import Deployment, ScriptedProvider
 from tests.support.large_bucket import BUCKET, LargeBucket, key_of
@@ -135,12 +135,12 @@ async def _make_items(database: Database, objects: int) -> None:
     for first in range(0, objects, _SLICE):
         async with database.begin() as connection:
             last = min(objects, first + _SLICE) - 1
-            await connection.execute(text(_MAKE_ITEMS), {"first": first, "last": last})
+            await connection.execute(Statement(_MAKE_ITEMS), {"first": first, "last": last})
 
 
 async def _written(database: Database) -> dict[str, int]:
     await asyncio.sleep(_STATISTICS_SECONDS)
-    return {row["relname"]: row["rows"] for row in await database.rows(text(_WRITTEN))}
+    return {row["relname"]: row["rows"] for row in await database.rows(Statement(_WRITTEN))}
 
 
 def _memory(deployment: Deployment) -> int:

@@ -74,7 +74,7 @@ class Measured:
     async def _used(self) -> tuple[int, float]:
         """Return the bytes of the log and the processor seconds until now."""
         async with self._database.begin() as connection:
-            written = int((await connection.exec_driver_sql(_WAL)).scalar_one())
+            written = int((await connection.execute_sql(_WAL)).scalar_one())
         return written, processor_seconds(self._pid)
 
     def _print(self, stage: str, before: tuple[int, float], after: tuple[int, float]) -> None:
@@ -83,14 +83,14 @@ class Measured:
 
     async def sizes(self) -> None:
         async with self._database.begin() as connection:
-            for name, size in await connection.exec_driver_sql(_SIZES):
+            for name, size in await connection.execute_sql(_SIZES):
                 if size >= self._chunks * 10:
                     print(f"{name:18}  {size / self._chunks:8,.0f} bytes of table and indexes", flush=True)
 
 
 async def run(url: str, pid: int, count: int) -> None:
     database = Database(url)
-    await migrate(database.engine)
+    await migrate(database)
     worker: dict[str, Any] = {"worker": "bench:1", "lease": timedelta(seconds=30)}
     parsing, generation = ParseWork(database, **worker), GenerateWork(database, **worker)
     indexing, finishing = IndexWork(database, embeddings=[_MODEL], **worker), Finishing(database)

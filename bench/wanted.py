@@ -18,12 +18,11 @@ from datetime import timedelta
 from math import ceil
 from pathlib import Path
 
-from sqlalchemy import text
-
 from shared.domain.limit_use import LimitUse
 from shared.domain.queues import WORK_QUEUES
 from shared.domain.rates import Rates
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.demand import Demand
 from shared.maintenance.wanted import WantedWorkers, WorkerPool
 from tests.support.deployment import Deployment, ScriptedProvider
@@ -101,12 +100,12 @@ async def _wanted(database: Database, rates: Rates) -> tuple[int, float]:
 
 async def _count(database: Database) -> int:
     async with database.begin() as connection:
-        return int((await connection.execute(text("SELECT count(*) FROM chunks"))).scalar_one())
+        return int((await connection.execute(Statement("SELECT count(*) FROM chunks"))).scalar_one())
 
 
 async def _execute(database: Database, statement: str, **values: int) -> None:
     async with database.begin() as connection:
-        await connection.execute(text(statement), values)
+        await connection.execute(Statement(statement), values)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import RowMapping
-
 from features.audit_log.domain import AuditEntry
 from shared.domain.actors import Actor, ActorKind
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Row
 from shared.ledger.postgres.database import Database
 
 _SLICE = 1_000  # rows of one transaction
@@ -69,7 +68,7 @@ class AuditLog:
         return len(await self._database.rows(SQL.forget, {"age": age, "limit": _SLICE})) == _SLICE
 
 
-def _entry(row: RowMapping) -> AuditEntry:
+def _entry(row: Row) -> AuditEntry:
     return AuditEntry(
         id=row["id"],
         tenant=row["tenant"],

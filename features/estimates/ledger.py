@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 import orjson
-from sqlalchemy import RowMapping
+from shared.ledger.postgres.connections import Row
 
 from features.estimates.domain import BilledChunk, Estimate, Spent, StoredChunk, StoredEstimate
 from shared.domain.chunks import ChunkContent
@@ -48,7 +48,7 @@ class Estimates:
             "limit": limit,
         }
         async with self._database.begin() as connection:
-            return [_stored(row) for row in (await connection.execute(SQL.chunks, parameters)).mappings()]
+            return [_stored(row) for row in (await connection.execute(SQL.chunks, parameters))]
 
     async def pages(self, collection_id: UUID) -> int:
         """Return the number of pages without a text layer in a collection."""
@@ -68,7 +68,7 @@ class Estimates:
         """Return some recently paid chunks of the tenant, or of one of its collections."""
         parameters = {"tenant": tenant, "model": model, "collection": collection_id, "limit": limit}
         async with self._database.begin() as connection:
-            return [_billed(row) for row in (await connection.execute(SQL.billed, parameters)).mappings()]
+            return [_billed(row) for row in (await connection.execute(SQL.billed, parameters))]
 
     async def store(self, collection_id: UUID, estimate: Estimate) -> None:
         """Replace the collection's last estimate with the estimate of a load that starts now."""
@@ -85,7 +85,7 @@ class Estimates:
         return [_stored_estimate(row) for row in rows]
 
 
-def _stored(row: RowMapping) -> StoredChunk:
+def _stored(row: Row) -> StoredChunk:
     return StoredChunk(
         document=row["external_id"],
         ordinal=row["ordinal"],
@@ -99,7 +99,7 @@ def _stored(row: RowMapping) -> StoredChunk:
     )
 
 
-def _billed(row: RowMapping) -> BilledChunk:
+def _billed(row: Row) -> BilledChunk:
     return BilledChunk(
         tenant=row["tenant"],
         options=options_of(row["options"]),
@@ -112,6 +112,6 @@ def _billed(row: RowMapping) -> BilledChunk:
     )
 
 
-def _stored_estimate(row: RowMapping) -> StoredEstimate:
+def _stored_estimate(row: Row) -> StoredEstimate:
     since = {f.name: row[f.name] - row["before"][f.name] for f in dataclasses.fields(Spent)}
     return StoredEstimate(collection=row["name"], at=row["at"], estimate=row["estimate"], since=Spent(**since))

@@ -13,9 +13,6 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import Row, RowMapping, TextClause
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from features.shared_answers.domain import SharedAnswer, SharedSource
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Conflict, InvalidInput, NotFound
@@ -23,7 +20,9 @@ from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.feedback.query_log import digest_of
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database, again_after_collision
+from shared.ledger.postgres.statements import Statement
 
 _MOST, _MOST_OF_KEY = 10_000, 1_000  # shared answers of a tenant, and of a key
 _CHECK_EVERY = timedelta(minutes=10)
@@ -100,11 +99,11 @@ class SharedAnswers:
                 "most": _MOST,
                 "most_of_key": _MOST_OF_KEY,
             }
-            if (same := (await connection.execute(SQL.same, values)).mappings().one_or_none()) is not None:
+            if (same := (await connection.execute(SQL.same, values)).one_or_none()) is not None:
                 return _answer(same, found)
             # Of all passages, because the model may have used one without citing it: an erasure deletes the answer.
             values["documents"] = query.document_ids
-            row = (await connection.execute(SQL.insert, values)).mappings().one_or_none()
+            row = (await connection.execute(SQL.insert, values)).one_or_none()
         if row is None:
             raise Conflict(f"A tenant may share {_MOST:,} answers, and a key {_MOST_OF_KEY:,}: wait until some expire.")
         return _answer(row, found)
@@ -122,7 +121,7 @@ class SharedAnswers:
         """
         async with self._database.begin() as connection:
             parameters = {"id": answer_id, "tenant": tenant, "age": oldest}
-            row = (await connection.execute(SQL.find, parameters)).mappings().one_or_none()
+            row = (await connection.execute(SQL.find, parameters)).one_or_none()
             if row is None:
                 raise not_shared(answer_id)
             where = {"chunks": row["chunk_ids"], "tenant": tenant, "collection": row["collection"]}
@@ -153,13 +152,13 @@ class SharedAnswers:
         """
         async with self._database.begin() as connection:
             due = {"every": min(_CHECK_EVERY, oldest), "limit": _SLICE}
-            ids = (await connection.execute(SQL.lock_due, due)).scalars().all()
+            ids = (await connection.execute(SQL.lock_due, due)).scalars()
             await connection.execute(SQL.delete_expired, {"ids": ids, "age": oldest})
             await connection.execute(SQL.record_check, {"ids": ids})
         return len(ids) == _SLICE
 
 
-async def _logged_answer(connection: AsyncConnection, tenant: str, new: AnswerToShare) -> Row[Any]:
+async def _logged_answer(connection: Connection, tenant: str, new: AnswerToShare) -> Row:
     """Return the logged query of an answer.
 
     Raises:
@@ -185,11 +184,9 @@ async def _logged_answer(connection: AsyncConnection, tenant: str, new: AnswerTo
     return query
 
 
-async def _passages(
-    connection: AsyncConnection, statement: TextClause, where: Mapping[str, Any]
-) -> dict[UUID, RowMapping] | None:
+async def _passages(connection: Connection, statement: Statement, where: Mapping[str, Any]) -> dict[UUID, Row] | None:
     """Return passages by the ids of their chunks; None if queries do not see one of them."""
-    found = {row["chunk_id"]: row for row in (await connection.execute(statement, where)).mappings()}
+    found = {row["chunk_id"]: row for row in (await connection.execute(statement, where))}
     return found if found.keys() >= set(where["chunks"]) else None
 
 
@@ -201,13 +198,13 @@ def not_shared(answer_id: UUID) -> NotFound:
     )
 
 
-def _answer(row: RowMapping, found: Mapping[UUID, RowMapping]) -> SharedAnswer:
+def _answer(row: Row, found: Mapping[UUID, Row]) -> SharedAnswer:
     names = SharedAnswer.__dataclass_fields__.keys() - {"sources"}
     sources = [_source(number, found[chunk]) for number, chunk in zip(row["numbers"], row["chunk_ids"], strict=True)]
     return SharedAnswer(**{name: row[name] for name in names}, sources=sources)
 
 
-def _source(number: int, row: RowMapping) -> SharedSource:
+def _source(number: int, row: Row) -> SharedSource:
     names = ("chunk_id", "document_id", "external_id", "filename")
     content = ChunkContent.from_json(row["content"])
     return SharedSource(number, **{name: row[name] for name in names}, content=content)

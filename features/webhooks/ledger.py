@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
-from sqlalchemy import RowMapping
-
 from features.webhooks.domain import Delivery, DeliveryAttempt, DueDelivery, EventType, Webhook
 from shared.domain.errors import Conflict, NotFound
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Row
 from shared.ledger.postgres.database import Database, again_after_collision
 
 MOST = 20  # of a tenant
@@ -62,7 +61,7 @@ class Webhooks:
             await connection.execute(SQL.lock, {"tenant": tenant})
             if (await connection.execute(SQL.count, {"tenant": tenant})).scalar_one() >= MOST:
                 raise Conflict(f"There are {MOST} webhooks already: delete one first.")
-            return _webhook((await connection.execute(SQL.insert, parameters)).mappings().one())
+            return _webhook((await connection.execute(SQL.insert, parameters)).one())
 
     async def list(self, tenant: str) -> Sequence[Webhook]:
         """List a tenant's webhooks, the oldest first."""
@@ -93,7 +92,7 @@ class Webhooks:
         """
         async with self._database.begin() as connection:
             found = await connection.execute(SQL.delete, {"tenant": tenant, "id": webhook_id})
-            _one(found.mappings().all(), webhook_id)
+            _one(found.all(), webhook_id)
             await connection.execute(SQL.delete_deliveries, {"id": webhook_id})
 
     async def page(
@@ -171,15 +170,15 @@ def _pause_after(attempts: int) -> timedelta | None:
     return PAUSES[attempts - 1] if attempts <= len(PAUSES) else None
 
 
-def _one(rows: Sequence[RowMapping], webhook_id: UUID) -> RowMapping:
+def _one(rows: Sequence[Row], webhook_id: UUID) -> Row:
     if not rows:
         raise NotFound(f"There is no webhook {webhook_id}. GET /v1/webhooks lists the webhooks.")
     return rows[0]
 
 
-def _webhook(row: RowMapping) -> Webhook:
+def _webhook(row: Row) -> Webhook:
     return Webhook(**{name: row[name] for name in Webhook.__dataclass_fields__})
 
 
-def _delivery(row: RowMapping) -> Delivery:
+def _delivery(row: Row) -> Delivery:
     return Delivery(**{name: row[name] for name in Delivery.__dataclass_fields__})

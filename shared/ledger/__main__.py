@@ -46,14 +46,14 @@ async def _is_newer(database: Database) -> bool:
 async def _update(database: Database, settings: Settings) -> None:
     from shared.ledger.postgres.schema import migrate  # noqa: PLC0415 - a waiting process needs no Alembic
 
-    await migrate(database.engine)
+    await migrate(database)
     for password, make in (
         (settings.app_database_password, make_app_role),
         (settings.parse_database_password, make_parse_role),
         (settings.scale_database_password, make_scale_role),
     ):
         if password is not None:
-            await make(database.engine, password.get_secret_value())
+            await make(database, password.get_secret_value())
 
 
 def _parser() -> argparse.ArgumentParser:

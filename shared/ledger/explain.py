@@ -7,25 +7,21 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 
-from sqlalchemy import TextClause
-from sqlalchemy.dialects import registry
-
 from shared.domain.errors import InvalidInput
 from shared.ledger.postgres.database import Database
-from shared.ledger.postgres.statements import Statements
+from shared.ledger.postgres.statements import Statement, Statements
 
-_DIALECT = registry.load("postgresql.asyncpg")()
 _FIRST_VERSION = 160000  # of PostgreSQL that plans a statement without its values
 _PLANNED = ("DELETE", "INSERT", "MERGE", "SELECT", "UPDATE", "VALUES", "WITH")
 _SHOWN = 5
 
 
-def all_statements() -> dict[str, TextClause]:
+def all_statements() -> dict[str, Statement]:
     """Return every statement of the ledger by its module and name, such as `work.parsing.claim_documents`.
 
     Statements of a table of statements have its name and their key, too: `documents.listing._ORDERS.name.first`.
     """
-    found: dict[str, TextClause] = {}
+    found: dict[str, Statement] = {}
     of_features = (name for name in _modules("features") if "ledger" in name.split("."))
     for module in (*_modules("shared.ledger"), *of_features):
         if ".migrations" in module or module.endswith("__main__"):
@@ -41,8 +37,8 @@ def _modules(package: str) -> Iterator[str]:
         yield module.name
 
 
-def _named(module: str, name: str, value: object) -> Iterator[tuple[str, TextClause]]:
-    if isinstance(value, TextClause):
+def _named(module: str, name: str, value: object) -> Iterator[tuple[str, Statement]]:
+    if isinstance(value, Statement):
         yield f"{module}.{name}", value
     elif isinstance(value, Statements):
         yield from ((f"{module}.{key}", each) for key, each in vars(value).items())
@@ -51,7 +47,7 @@ def _named(module: str, name: str, value: object) -> Iterator[tuple[str, TextCla
             yield from _named(f"{module}.{name}", str(key), each)
 
 
-def statements_of(name: str) -> dict[str, TextClause]:
+def statements_of(name: str) -> dict[str, Statement]:
     """Return the statements that have a name, with or without a module.
 
     Raises:
@@ -67,14 +63,13 @@ def statements_of(name: str) -> dict[str, TextClause]:
     return found
 
 
-def sql_of(statement: TextClause) -> str:
+def sql_of(statement: Statement) -> str:
     """Return a statement with `$1`, `$2` for its parameters, after a comment that names them."""
-    compiled = statement.compile(dialect=_DIALECT)
-    names = ", ".join(f"${number} = :{name}" for number, name in enumerate(compiled.positiontup or (), start=1))
-    return f"-- {names}\n{compiled}" if names else str(compiled)
+    names = ", ".join(f"${number} = :{name}" for number, name in enumerate(statement.names, start=1))
+    return f"-- {names}\n{statement.sql}" if names else statement.sql
 
 
-async def plan_of(database: Database, statement: TextClause) -> str:
+async def plan_of(database: Database, statement: Statement) -> str:
     """Return the plan that PostgreSQL makes without the values of a statement, which is not executed.
 
     A statement that is marked as generic is executed with this plan; any other is planned again for its values. A
@@ -83,15 +78,13 @@ async def plan_of(database: Database, statement: TextClause) -> str:
     Raises:
         InvalidInput: the server is older than PostgreSQL 16.
     """
-    verb = str(statement).split(maxsplit=1)[0]
+    verb = statement.sql.split(maxsplit=1)[0]
     if verb not in _PLANNED:
         return f"{verb} has no plan."
-    async with database.engine.connect() as connection:
-        version = await connection.exec_driver_sql("SELECT current_setting('server_version_num')::int")
+    async with database.begin() as connection:
+        version = await connection.execute_sql("SELECT current_setting('server_version_num')::int")
         if version.scalar_one() < _FIRST_VERSION:
             raise InvalidInput("PostgreSQL 16 or newer plans a statement without its values; this server is older.")
-        generic = statement.get_execution_options().get("generic_plan", False)
-        planned = await connection.execution_options(generic_plan=generic)
-        nulls = (None,) * len(statement.compile(dialect=_DIALECT).positiontup or ())  # which the plan ignores
-        plan = await planned.exec_driver_sql(f"EXPLAIN (GENERIC_PLAN) {sql_of(statement)}", nulls)
-        return "\n".join(plan.scalars())
+        nulls = dict.fromkeys(statement.names)  # which the plan ignores
+        explained = Statement(f"EXPLAIN (GENERIC_PLAN) {statement.text}", generic=statement.generic or False)
+        return "\n".join((await connection.execute(explained, nulls)).scalars())

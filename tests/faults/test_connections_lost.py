@@ -29,10 +29,10 @@ def verify(fleet, scenario):
 
 
 @guards(
-    "shared/ledger/postgres/lending.py",
-    "if connection.driver_connection.is_closed():",
+    "shared/ledger/postgres/pool.py",
+    "if connection.is_closed or now - connection.opened_at > _OLDEST_SECONDS:",
     "if False:",
-    "if time.monotonic() - record.info.get(_IDLE_SINCE, time.monotonic()) < _FRESH_SECONDS:",
+    "if now - connection.idle_since < _FRESH_SECONDS:",
     "if True:",
     means="a process uses a connection to PostgreSQL that the network has forgotten",
     case="forgotten",

@@ -54,7 +54,7 @@ async def test_batch_answers_each_line_and_stores_few_objects(client, services, 
     shown = DocumentView.model_validate_json((await client.get(f"/v1/documents/{answers[7].document.id}")).content)
     assert (shown.external_id, shown.collection, shown.size_bytes) == ("faq-007", "faq", 35)
     async with services.database.begin() as connection:
-        lanes = (await connection.exec_driver_sql("SELECT DISTINCT lane FROM documents")).scalars().all()
+        lanes = (await connection.execute_sql("SELECT DISTINCT lane FROM documents")).scalars()
     assert lanes == [1]
 
 
@@ -107,7 +107,7 @@ async def test_changed_line_starts_version_and_keeps_shared_pack(client, service
     await services.cleaner.clean()
     _, (remaining,) = await left_behind(services, settings)
     async with services.database.begin() as connection:
-        (needed,) = (await connection.exec_driver_sql("SELECT upload FROM document_versions")).scalars()
+        (needed,) = (await connection.execute_sql("SELECT upload FROM document_versions")).scalars()
     assert stored_in(needed) == remaining.name
     assert (await services.orphans.count()).orphans == {}
 
@@ -221,7 +221,7 @@ async def test_concurrent_batches_with_same_names_all_succeed(client, services):
         assert {result.status for one in answers for result in one} == {202}
 
     async with services.database.begin() as connection:
-        versions = (await connection.exec_driver_sql("SELECT DISTINCT version FROM documents")).scalars().all()
+        versions = (await connection.execute_sql("SELECT DISTINCT version FROM documents")).scalars()
     assert versions == [9]
 
 

@@ -9,7 +9,6 @@ from uuid import UUID, uuid4
 
 import orjson
 import pytest
-from sqlalchemy import text as sql
 
 from api.schemas.chunks import ChunkInContextView, ChunkPage
 from api.schemas.documents import DocumentPage, DocumentView
@@ -17,6 +16,7 @@ from shared.domain.errors import Unavailable
 from shared.http.schemas.problems import ProblemDetails
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.statements import Statement
 from tests.support.api import as_tenant, calling, left_behind, with_keys, work
 from tests.support.planted import guards
 
@@ -554,7 +554,7 @@ async def test_document_text_of_impossible_spans_is_bounded(client, services, mo
     await work(services, "parse")
     async with services.database.begin() as connection:
         await connection.execute(
-            sql("UPDATE chunk_contents SET content = jsonb_set(content, '{span}', '[10000000000, 10000000018]')")
+            Statement("UPDATE chunk_contents SET content = jsonb_set(content, '{span}', '[10000000000, 10000000018]')")
         )
 
     assert (await client.get(f"/v1/documents/{document.id}/text")).text == "\n" * 1_000 + "The ferry is late."
@@ -619,9 +619,9 @@ async def varied(services):
             await submit(client, filename=name, title=title, collection="one")
         await submit(client, filename="a.txt", external_id="z_9", title="Trips", collection="two", metadata={"a": 1})
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("UPDATE documents SET updated_at = now() WHERE external_id = 'c.md'")
+        await connection.execute_sql("UPDATE documents SET updated_at = now() WHERE external_id = 'c.md'")
         for state in ("parsing", "failed"):
-            await connection.exec_driver_sql(f"UPDATE documents SET state = '{state}' WHERE external_id = 'd.pdf'")
+            await connection.execute_sql(f"UPDATE documents SET state = '{state}' WHERE external_id = 'd.pdf'")
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from datetime import timedelta
 import pytest
 import time_machine
 from pydantic import SecretStr
-from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from features.sources.access import SourceAccess
@@ -22,6 +21,7 @@ from shared.domain.jobs import JOBS_OF_PARSERS, JobKind
 from shared.domain.keys import Scope
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
+from shared.ledger.postgres.statements import Statement
 from shared.maintenance.jobs.runner import Runner
 from shared.outside import addresses
 from tests.support.api import KEYS, as_tenant, calling, with_keys, work
@@ -365,7 +365,7 @@ async def test_removal_keeps_or_deletes_documents(client, services, folder, work
     assert len(await names(client)) == left + 1
     async with services.database.begin() as connection:
         for table in ("source_items", "source_hints", "syncs", "jobs WHERE kind = 'lookup'"):
-            assert (await connection.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one() == 0
+            assert (await connection.execute(Statement(f"SELECT count(*) FROM {table}"))).scalar_one() == 0
     if documents == "keep":  # the documents are adopted, and not duplicated
         await add(client, folder)
         assert (await worker.sync(client)).unchanged == 2
@@ -397,7 +397,7 @@ async def test_hinted_entries_are_read_without_a_listing(client, services, folde
 
 async def jobs_of(services):
     async with services.database.begin() as connection:
-        return (await connection.execute(text("SELECT id, kind FROM jobs"))).all()
+        return (await connection.execute(Statement("SELECT id, kind FROM jobs"))).all()
 
 
 async def test_hint_of_missing_entry_deletes_nothing(client, services, folder, worker):
@@ -535,7 +535,7 @@ async def test_hint_during_listing_is_looked_up_again(client, services, folder, 
     await worker.run()
 
     async with services.database.begin() as connection:
-        hints = await connection.execute(text("SELECT hinted_key, looked_up_at IS NOT NULL FROM source_hints"))
+        hints = await connection.execute(Statement("SELECT hinted_key, looked_up_at IS NOT NULL FROM source_hints"))
         assert hints.all() == [("leave.md", True)]
     assert not await services.ledger[Hints].reopen()
     await services.ledger[JobClaims].release(listing)
@@ -543,7 +543,7 @@ async def test_hint_during_listing_is_looked_up_again(client, services, folder, 
     assert await services.ledger[Hints].reopen()
     await worker.run()
     async with services.database.begin() as connection:
-        assert (await connection.execute(text("SELECT count(*) FROM source_hints"))).scalar_one() == 0
+        assert (await connection.execute(Statement("SELECT count(*) FROM source_hints"))).scalar_one() == 0
 
 
 async def test_failed_lookup_is_repeated_later(client, services, folder, worker):
@@ -560,7 +560,7 @@ async def test_failed_lookup_is_repeated_later(client, services, folder, worker)
     assert not await services.ledger[Hints].reopen()  # it waits after a failure
 
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE jobs SET ended_at = ended_at - interval '10 minutes'"))
+        await connection.execute(Statement("UPDATE jobs SET ended_at = ended_at - interval '10 minutes'"))
     assert await services.ledger[Hints].reopen()
     assert (await shown(client)).newest_lookup.error == failed.error
     await worker.run()
@@ -575,12 +575,12 @@ async def test_failed_lookup_is_repeated_later(client, services, folder, worker)
 
 async def due_since(services, hours):
     async with services.database.begin() as connection:
-        await connection.execute(text(f"UPDATE sources SET next_at = now() - interval '{hours} hours'"))
+        await connection.execute(Statement(f"UPDATE sources SET next_at = now() - interval '{hours} hours'"))
 
 
 async def time_of_postgresql(services):
     async with services.database.begin() as connection:
-        return (await connection.execute(text("SELECT now()"))).scalar_one()
+        return (await connection.execute(Statement("SELECT now()"))).scalar_one()
 
 
 async def test_missed_times_start_one_sync(client, services, folder, worker):
@@ -626,7 +626,7 @@ async def test_unknown_time_zone_delays_no_other_source(client, services, folder
         await add(client, folder, name=name, schedule="0 3 * * *", time_zone="Europe/Berlin")
     await due_since(services, 1)
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE sources SET time_zone = 'US/Nowhere' WHERE name = 'bad'"))
+        await connection.execute(Statement("UPDATE sources SET time_zone = 'US/Nowhere' WHERE name = 'bad'"))
 
     assert await start_due_syncs(services.ledger, services.wakeups)
 
@@ -651,15 +651,17 @@ async def test_sync_that_fails_to_start_delays_no_other(client, services, folder
         await add(client, folder, name=name, schedule="0 3 * * *")
     await due_since(services, 1)
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE sources SET next_at = next_at - interval '1 hour' WHERE name = 'bad'"))
-        (bad,) = (await connection.execute(text("SELECT id FROM sources WHERE name = 'bad'"))).scalars()
+        await connection.execute(
+            Statement("UPDATE sources SET next_at = next_at - interval '1 hour' WHERE name = 'bad'")
+        )
+        (bad,) = (await connection.execute(Statement("SELECT id FROM sources WHERE name = 'bad'"))).scalars()
         rejected = f"ALTER TABLE syncs ADD CONSTRAINT no_sync_of_bad CHECK (source_id <> '{bad}')"
-        await connection.execute(text(rejected))
+        await connection.execute(Statement(rejected))
     try:
         assert await start_due_syncs(services.ledger, services.wakeups)
     finally:
         async with services.database.begin() as connection:
-            await connection.execute(text("ALTER TABLE syncs DROP CONSTRAINT no_sync_of_bad"))
+            await connection.execute(Statement("ALTER TABLE syncs DROP CONSTRAINT no_sync_of_bad"))
 
     assert [len(await syncs(client, name)) for name in ("bad", "good")] == [0, 1]
     assert (await shown(client, "bad")).schedule_error
@@ -674,7 +676,7 @@ async def test_refused_scheduled_sync_shows_reason(client, services, folder):
     await add(client, folder, schedule="0 3 * * *")
     await due_since(services, 1)
     async with services.database.begin() as connection:
-        await connection.execute(text(QUEUE_SYNCS))
+        await connection.execute(Statement(QUEUE_SYNCS))
 
     assert await start_due_syncs(services.ledger, services.wakeups)
 

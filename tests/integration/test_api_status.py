@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
 
 from api.progress.bottleneck import pace
 from api.schemas.status import StatusView
 from embedded.ports import free_port
 from shared.domain.budgets import BILLIONTHS, Budget, BudgetUnit, Period, SetBy
 from shared.domain.limit_use import LimitUse
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.backlog import Backlog, Waiting
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.parsing import ParseWork
@@ -67,7 +67,7 @@ async def test_work_is_counted_by_stage(client, services):
 async def test_deferred_work_is_counted_separately(client, services):
     await Library(services, "alice").add("A text about a lighthouse and its keeper.")
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE documents SET due_at = now() + interval '1 hour'"))
+        await connection.execute(Statement("UPDATE documents SET due_at = now() + interval '1 hour'"))
 
     view = await status(client)
     assert stage(view, "parse") == {"due": 0, "in_flight": 0, "delayed": 1}

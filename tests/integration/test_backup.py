@@ -27,9 +27,8 @@ async def test_restored_documents_are_found_without_new_model_calls(client, serv
     assert await found(client) == []
 
     name = f"restored_{uuid4().hex}"
-    async with services.database.engine.connect() as connection:
-        autocommit = await connection.execution_options(isolation_level="AUTOCOMMIT")
-        await autocommit.exec_driver_sql(f"CREATE DATABASE {name}")
+    async with services.database.pool.lend() as connection:
+        await connection.execute_sql(f"CREATE DATABASE {name}")
     url = settings.database_url.get_secret_value().rpartition("/")[0] + f"/{name}"
     folder = settings.data_dir.parent / "restored"
     more = {"database_url": type(settings.database_url)(url), "data_dir": folder}

@@ -59,7 +59,7 @@ class Hour:
 
     async def after(self):
         async with self.services.database.begin() as connection:  # tokens of other documents' claims
-            await connection.exec_driver_sql("SELECT nextval('fencing') FROM generate_series(1, 1000)")
+            await connection.execute_sql("SELECT nextval('fencing') FROM generate_series(1, 1000)")
         await work(self.services)
         await self.submit("added")
         await self.submit("replaced", "second")
@@ -74,8 +74,8 @@ class Hour:
         """Finish all deletions and sweeps, as the scheduler does within an hour."""
         for _ in range(3):  # a sweep is repeated after all leases have expired
             async with self.services.database.begin() as connection:
-                await connection.exec_driver_sql("UPDATE sweeps SET due_at = now()")
-                await connection.exec_driver_sql("UPDATE documents SET due_at = now() WHERE state = 'deleting'")
+                await connection.execute_sql("UPDATE sweeps SET due_at = now()")
+                await connection.execute_sql("UPDATE documents SET due_at = now() WHERE state = 'deleting'")
             await self.services.cleaner.clean()
 
     def calls(self, *names):
@@ -93,9 +93,8 @@ async def hour(client, services, settings, provider):
 async def empty_ledger(services, settings):
     """Return settings that name a new, empty database."""
     name = f"restored_{uuid4().hex}"
-    async with services.database.engine.connect() as connection:
-        autocommit = await connection.execution_options(isolation_level="AUTOCOMMIT")
-        await autocommit.exec_driver_sql(f"CREATE DATABASE {name}")
+    async with services.database.pool.lend() as connection:
+        await connection.execute_sql(f"CREATE DATABASE {name}")
     url = settings.database_url.get_secret_value().rpartition("/")[0] + f"/{name}"
     return settings.model_copy(update={"database_url": type(settings.database_url)(url)})
 

@@ -8,7 +8,6 @@ from datetime import timedelta
 
 import pytest
 from redis.asyncio import Redis
-from sqlalchemy import text
 
 from features.all import FEATURES
 from features.erasure.check import ErasureScope, erasure_check_of
@@ -25,6 +24,7 @@ from shared.ingest.batches.lane import BatchTerms
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.estimated import marked
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.batches import Batches, Probe
 from shared.ledger.work.demand import Demand
@@ -99,8 +99,8 @@ async def check(services, settings):
 
 async def rows(services, statement, **parameters):
     async with services.database.begin() as connection:
-        result = await connection.execute(text(statement), parameters)
-        return result.all() if result.returns_rows else []
+        result = await connection.execute(Statement(statement), parameters)
+        return result.all()
 
 
 async def work_on(lane):

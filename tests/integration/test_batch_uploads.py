@@ -7,8 +7,8 @@ from pathlib import Path
 
 import orjson
 import pytest
-from sqlalchemy import text
 
+from shared.ledger.postgres.statements import Statement
 from tests.support.api import calling, serving, work
 from tests.support.pages import commands_of, foreask_with_background
 from tests.support.waiting import eventually
@@ -22,7 +22,7 @@ def configured(settings, **tuning):
 
 async def lanes(services):
     async with services.database.begin() as connection:
-        return sorted((await connection.execute(text("SELECT lane FROM documents"))).scalars())
+        return sorted((await connection.execute(Statement("SELECT lane FROM documents"))).scalars())
 
 
 async def test_batch_lane_accepts_every_kind_of_upload(services, settings, provider):
@@ -65,9 +65,9 @@ async def test_provider_without_usable_batches_is_refused_by_name(services, sett
     values = "gen_random_uuid(), :provider, :model, 'planned', 'it forgets'"
     insert = f"INSERT INTO batches (id, provider, model, state, error) VALUES ({values})"
     async with services.database.begin() as connection:
-        await connection.execute(text(insert), {"provider": lane.provider, "model": lane.lines.model})
+        await connection.execute(Statement(insert), {"provider": lane.provider, "model": lane.lines.model})
         for state in ("creating", "running", "collecting", "failed"):
-            await connection.execute(text("UPDATE batches SET state = :state"), {"state": state})
+            await connection.execute(Statement("UPDATE batches SET state = :state"), {"state": state})
     async with calling(configured(settings), services) as client:
         reply = await client.post("/v1/documents", json=DOCUMENT)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from sqlalchemy import text
 
+from shared.ledger.postgres.statements import Statement
 from tests.conftest import Library
 from tests.integration.test_stages import texts_found
 from tests.support.api import as_tenant, calling, with_keys, work
@@ -18,8 +18,8 @@ BLOCKED = "Blocked words: DROP TABLE users."
 
 async def execute(services, statement):
     async with services.database.begin() as connection:
-        result = await connection.execute(text(statement))
-        return result.all() if result.returns_rows else []
+        result = await connection.execute(Statement(statement))
+        return result.all()
 
 
 async def make_due(services):

@@ -1,11 +1,9 @@
 """Transactions are bounded: rows of documents and collections of any size are changed in slices."""
 
-from contextlib import contextmanager
 from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import event, text
 
 from features.all import FEATURES
 from features.erasure.ledger.leftover_rows import LeftoverRows
@@ -21,27 +19,14 @@ from shared.domain.usage import Usage
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.indexing import IndexWork
 from shared.ledger.work.leftovers import Leftovers
 from shared.ledger.work.parsing import ParseWork
 from shared.services.features import erased_tables
 from tests.support.api import work
-
-
-@contextmanager
-def changes(services, words):
-    """Record the number of rows changed by each statement that contains these words."""
-    sizes = []
-
-    def count(_connection, cursor, statement, _parameters, _context, _many):
-        if words in statement:
-            sizes.append(cursor.rowcount)
-
-    engine = services.database.engine.sync_engine
-    event.listen(engine, "after_cursor_execute", count)
-    yield sizes
-    event.remove(engine, "after_cursor_execute", count)
+from tests.support.sent import changed_rows
 
 
 def new_chunks(count, words="chunk", key=None):
@@ -60,7 +45,7 @@ def parsed(document, chunks):
 
 async def rows(services, statement):
     async with services.database.begin() as connection:
-        return [tuple(row) for row in await connection.execute(text(statement))]
+        return [tuple(row) for row in await connection.execute(Statement(statement))]
 
 
 async def test_large_document_chunks_are_written_in_slices(services, library, monkeypatch):
@@ -68,7 +53,7 @@ async def test_large_document_chunks_are_written_in_slices(services, library, mo
     (document,) = await claimed(services, library)
     chunks = new_chunks(10)
 
-    with changes(services, "INSERT INTO chunks") as sizes:
+    with changed_rows("INSERT INTO chunks") as sizes:
         assert await services.ledger[ParseWork].settle([parsed(document, chunks)]) == {document.lease.id}
 
     assert sizes == [4, 4, 2]
@@ -81,7 +66,7 @@ async def test_document_group_is_written_in_slices(services, library, monkeypatc
     documents = await claimed(services, library, count=5)
     outcomes = [parsed(d, new_chunks(n)) for d, n in zip(documents, (2, 2, 1, 9, 3), strict=True)]
 
-    with changes(services, "INSERT INTO chunks") as sizes:
+    with changed_rows("INSERT INTO chunks") as sizes:
         assert await services.ledger[ParseWork].settle(outcomes) == {d.lease.id for d in documents}
 
     assert sizes == [3, 2, 3, 4, 4, 1]  # the largest document is last, so that the others do not wait for its slices
@@ -139,7 +124,7 @@ async def test_same_content_chunks_advance_in_slices(services, library, monkeypa
     await services.ledger[IndexWork].settle([IndexOutcome(text_only, [], 0) for text_only in texts])
     (chunk,) = (await services.ledger[GenerateWork].claim(50)).chunks
 
-    with changes(services, "UPDATE chunks") as sizes:
+    with changed_rows("UPDATE chunks") as sizes:
         await services.ledger[GenerateWork].settle(
             [GenerateOutcome(chunk, "scripted", ("What is it?",), Usage(10, 5), 1)]
         )
@@ -160,7 +145,7 @@ async def test_collection_is_reindexed_in_slices(services, library, provider, mo
     await work(services)
     await library.add("Another text.", "unfinished.md")
 
-    with changes(services, "AS newest") as sizes:
+    with changed_rows("AS newest") as sizes:
         assert (await services.ledger[Documents].reindex(await library.collection())).documents == 5
         assert sizes == [2]  # the request was answered
         while await services.ledger[Documents].continue_reindex():
@@ -180,7 +165,7 @@ async def test_old_versions_are_deleted_in_slices(services, library, provider, m
     await library.add("another text", "a.md0", questions=["Which text?"])
     await work(services)
 
-    with changes(services, "DELETE FROM chunks") as sizes:
+    with changed_rows("DELETE FROM chunks") as sizes:
         await services.cleaner.clean()
 
     assert [size for size in sizes if size] == [4, 4, 2]
@@ -217,7 +202,7 @@ async def test_lost_index_is_repaired_in_slices(services, library, provider, mon
         findings = [item async for item in verification.run() if isinstance(item, DifferingPoint)]
         return {finding.chunk_id for finding in findings if finding.repaired}, verification.so_far.unrepaired
 
-    with changes(services, "UPDATE chunks") as sizes:
+    with changed_rows("UPDATE chunks") as sizes:
         repaired, unrepaired = await verify()
 
     assert (len(repaired), unrepaired) == (10, 0)
@@ -237,7 +222,7 @@ async def test_erasure_leftovers_are_searched_in_slices(services, monkeypatch):
     leftovers, statements = LeftoverRows(services.database, erased_tables(FEATURES)), {}
     for pages in (1, 4_000):
         monkeypatch.setattr("features.erasure.ledger.leftover_rows._SLICE_PAGES", pages)
-        with changes(services, "FROM queries t") as statements[pages]:
+        with changed_rows("FROM queries t") as statements[pages]:
             assert (await leftovers.rows("erased", [uuid4()], whole_tenant=True))["queries"] == 100
 
     assert len(statements[1]) > len(statements[4_000]) == 1

@@ -7,7 +7,6 @@ from uuid import uuid4
 
 import pytest
 from foreask_client import AsyncClient
-from sqlalchemy import text
 
 from features.erasure.ledger.erasures import Erasures
 from shared.domain.attempts import FailedAttempt
@@ -16,6 +15,7 @@ from shared.domain.errors import BudgetExhausted, Conflict, NotFound, TimedOut
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.lanes import lane_of
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.demand import Demand
@@ -48,8 +48,8 @@ BILLED = "SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) FROM spent 
 
 async def sql(services, statement, **parameters):
     async with services.database.begin() as connection:
-        result = await connection.execute(text(statement), parameters)
-        return result.all() if result.returns_rows else []
+        result = await connection.execute(Statement(statement), parameters)
+        return result.all()
 
 
 async def set_budget(
@@ -151,7 +151,7 @@ async def test_racing_claims_share_last_amount(services, library, once):
     await set_budget(services, one + one // 2)
     workers = [with_terms(services, worker=f"w{number}") for number in range(2)]
     async with services.database.begin() as connection:
-        await connection.execute(text("SELECT 1 FROM budgets FOR UPDATE"))
+        await connection.execute(Statement("SELECT 1 FROM budgets FOR UPDATE"))
         claims = [asyncio.create_task(worker.claim(1, {})) for worker in workers]
         await eventually(lambda: are_waiting(services, 2))
     claimed = await asyncio.gather(*claims)

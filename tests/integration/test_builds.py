@@ -6,7 +6,6 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
 
 from features.erasure.ledger.erasures import Erasures
 from features.feedback.ledger.feedback import Feedback
@@ -23,6 +22,7 @@ from shared.ledger.documents.listing import DocumentFilter
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.counters import Counters
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.indexing import IndexWork
@@ -40,8 +40,8 @@ NAME = ("default", "default")
 
 async def run(services, statement, **parameters):
     async with services.database.begin() as connection:
-        result = await connection.execute(text(statement), parameters)
-        return [tuple(row) for row in result] if result.returns_rows else []
+        result = await connection.execute(Statement(statement), parameters)
+        return [tuple(row) for row in result]
 
 
 async def started(services, **options):
@@ -258,7 +258,7 @@ async def test_concurrent_upload_reaches_new_build(services, library):
 
     async with services.database.begin() as connection:
         await connection.execute(
-            text(
+            Statement(
                 "INSERT INTO documents (id, public_id, tenant, collection_id, external_id, state)"
                 " VALUES ('00000000-0000-4000-8000-000000000001', '00000000-0000-4000-8000-000000000001', 'default',"
                 " :id, 'b.md', 'queued')"
@@ -266,7 +266,7 @@ async def test_concurrent_upload_reaches_new_build(services, library):
             {"id": new.collection.id},
         )
         await connection.execute(
-            text(
+            Statement(
                 "INSERT INTO document_versions (document_id, version, upload, size_bytes, content_hash)"
                 " VALUES ('00000000-0000-4000-8000-000000000001', 1, :upload, 1, '1')"
             ),
@@ -284,7 +284,7 @@ async def test_concurrent_upload_reaches_new_build(services, library):
 async def blocked(services, statement, action, sessions=1):
     """Run an action until this many of its sessions wait for the locks of a statement; return the action's result."""
     async with services.database.begin() as connection:
-        await connection.execute(text(statement))
+        await connection.execute(Statement(statement))
         task = asyncio.create_task(action())
         await until_blocked(services.database, sessions)
         assert not task.done()
@@ -338,8 +338,8 @@ async def test_deletion_waits_for_document_copy(services, library):
         " VALUES (gen_random_uuid(), gen_random_uuid(), 'default', :id, 'a.md', 'queued')"
     )
 
-    async with services.database.engine.connect() as connection:
-        await connection.execute(text(conflicting_row), {"id": build.id})
+    async with services.database.transaction() as connection:
+        await connection.execute(Statement(conflicting_row), {"id": build.id})
         filling = asyncio.create_task(services.ledger[Builds].fill())
         await until_blocked(services.database)
         deleting = asyncio.create_task(services.ledger[Documents].delete("default", document.id))
@@ -535,15 +535,15 @@ async def test_queued_switches_do_not_deadlock(services, library):
     await builds.switch(*NAME, (await filled(services)).number)
     await filled(services)
 
-    async with services.database.engine.connect() as third, services.database.engine.connect() as upload:
+    async with services.database.transaction() as third, services.database.transaction() as upload:
         await third.execute(
-            text("UPDATE collections SET build_state = 'following', live_until = now() WHERE build = 2")
+            Statement("UPDATE collections SET build_state = 'following', live_until = now() WHERE build = 2")
         )
-        await third.execute(text("UPDATE collections SET build_state = 'live' WHERE build = 3"))
+        await third.execute(Statement("UPDATE collections SET build_state = 'live' WHERE build = 3"))
         first = asyncio.create_task(switch(builds, *NAME, 1))
         await until_blocked(services.database)
-        pid = (await upload.execute(text("SELECT pg_backend_pid()"))).scalar_one()
-        await upload.execute(text("SELECT 1 FROM collections WHERE build = 1 FOR KEY SHARE"))
+        pid = (await upload.execute(Statement("SELECT pg_backend_pid()"))).scalar_one()
+        await upload.execute(Statement("SELECT 1 FROM collections WHERE build = 1 FOR KEY SHARE"))
         await third.commit()
         waits_for_upload = f"SELECT 1 FROM pg_stat_activity WHERE {pid} = ANY(pg_blocking_pids(pid))"
         await eventually(lambda: run(services, waits_for_upload))
@@ -568,7 +568,7 @@ async def test_old_build_live_time_ends_after_switch_locks(services, library):
     await library.add("A text.", "a.md")
     build = await filled(services)
     async with services.database.begin() as connection:
-        await connection.execute(text("SELECT 1 FROM collections FOR KEY SHARE"))
+        await connection.execute(Statement("SELECT 1 FROM collections FOR KEY SHARE"))
         switching = asyncio.create_task(services.ledger[Builds].switch(*NAME, build.number))
         await until_blocked(services.database)
         ((blocked_at,),) = await run(services, "SELECT clock_timestamp()")

@@ -9,7 +9,6 @@ from uuid import UUID
 import numpy as np
 import pytest
 from redis.asyncio import Redis
-from sqlalchemy import text
 
 from shared.broker.wakeups import Wakeups, celery_app
 from shared.domain.collections import Baseline, CollectionOptions, Weights
@@ -17,6 +16,7 @@ from shared.domain.errors import InvalidInput
 from shared.domain.ids import accepted_id, accepted_point_id
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.statements import Statement
 from shared.query.calibrate import calibrator
 from shared.query.retrieve import Query
 from shared.query.retrieve.scores.scale import scale_of
@@ -72,7 +72,7 @@ def grow(services, once, monkeypatch):
 
 async def make_due(services):
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("UPDATE collections SET calibration_due_at = now()")
+        await connection.execute_sql("UPDATE collections SET calibration_due_at = now()")
 
 
 async def calibrate_due(services):
@@ -119,7 +119,7 @@ async def test_failing_calibration_does_not_stop_other_calibrations(services, li
     await grow(0, FEW)
     await services.ledger[Collections].ensure("default", "odd", embedding_model="scripted-embedding")
     async with services.database.begin() as connection:  # a value that no release writes
-        await connection.exec_driver_sql(
+        await connection.execute_sql(
             "UPDATE collections SET calibration = '[1]', calibration_due_at = now() WHERE name = 'odd'"
         )
 
@@ -133,7 +133,7 @@ async def test_calibration_is_not_checked_again_before_interval(services, librar
     assert await services.calibrator.calibrate_grown()
     await grow(FEW, 2 * FEW)
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("UPDATE collections SET calibration_due_at = now() + interval '1 minute'")
+        await connection.execute_sql("UPDATE collections SET calibration_due_at = now() + interval '1 minute'")
 
     assert not await services.calibrator.calibrate_grown()
     assert (await calibration(library))["chunks"] == FEW
@@ -174,7 +174,7 @@ async def test_only_first_calibration_ignores_unfinished_documents(services, lib
     assert not await services.ledger[Calibrations].due()
 
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("UPDATE collections SET calibration_due_at = now() - interval '10 minutes'")
+        await connection.execute_sql("UPDATE collections SET calibration_due_at = now() - interval '10 minutes'")
     await calibrate_due(services)
     assert (await calibration(library))["chunks"] == 2 * FEW
 
@@ -214,13 +214,13 @@ async def test_new_collection_is_checked_more_often(services, library):
     await library.collection()
     for age, seconds in ((0, 10), (60, 60), (3600, 600)):
         async with services.database.begin() as connection:
-            await connection.exec_driver_sql(
+            await connection.execute_sql(
                 f"UPDATE collections SET calibration_due_at = now(), created_at = now() - interval '{age} seconds'"
             )
         every = timedelta(minutes=10)
         assert await services.ledger[Calibrations].claim(["scripted-embedding"], every=every, lease=timedelta())
         async with services.database.begin() as connection:
-            wait = await connection.exec_driver_sql("SELECT calibration_due_at - now() FROM collections")
+            wait = await connection.execute_sql("SELECT calibration_due_at - now() FROM collections")
             assert wait.scalar_one().total_seconds() == pytest.approx(seconds, abs=3)
 
 
@@ -288,7 +288,7 @@ async def test_calibration_of_dead_worker_is_repeated_after_lease(services, libr
     assert await calibration(library) is None
 
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("UPDATE collections SET calibrating_until = now()")
+        await connection.execute_sql("UPDATE collections SET calibrating_until = now()")
     await calibrate_due(services)
     assert (await calibration(library))["chunks"] == FEW
 
@@ -385,7 +385,7 @@ async def test_stopping_worker_releases_its_calibration_claim(
 
 async def claims(services):
     async with services.database.begin() as connection:
-        result = await connection.exec_driver_sql("SELECT count(*) FROM collections WHERE calibrating_until > now()")
+        result = await connection.execute_sql("SELECT count(*) FROM collections WHERE calibrating_until > now()")
         return result.scalar_one()
 
 
@@ -393,10 +393,10 @@ async def accept(services, library, count):
     """Insert accepted questions in the users' wording, one for each of the first `count` chunks."""
     collection = await library.collection()
     async with services.database.begin() as connection:
-        chunks = (await connection.exec_driver_sql("SELECT id, document_id FROM chunks ORDER BY ordinal")).all()
+        chunks = (await connection.execute_sql("SELECT id, document_id FROM chunks ORDER BY ordinal")).all()
         for number, chunk in enumerate(chunks[:count]):
             await connection.execute(
-                text(
+                Statement(
                     "INSERT INTO accepted_questions"
                     " (id, tenant, collection_id, document_id, chunk_id, question, state) VALUES"
                     " (:id, 'default', :collection, :document, :chunk, :question, 'waiting') ON CONFLICT DO NOTHING"
@@ -409,7 +409,7 @@ async def accept(services, library, count):
                     "question": f"Who sailed on ship{number}?",
                 },
             )
-        await connection.exec_driver_sql("UPDATE accepted_questions SET state = 'indexed'")
+        await connection.execute_sql("UPDATE accepted_questions SET state = 'indexed'")
 
 
 async def test_thirty_accepted_questions_choose_weights(services, library, provider, grow):

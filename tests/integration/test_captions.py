@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import text
 
 from features.erasure.ledger.erasures import Erasures
 from shared.domain.budgets import BudgetUnit, NewBudget, Period, SetBy
@@ -13,6 +12,7 @@ from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.generation import GenerateWork
 from shared.services.parse import pictures_of
 from tests.conftest import Library
@@ -36,8 +36,8 @@ def described(services, provider):
 
 async def run(services, statement, **parameters):
     async with services.database.begin() as connection:
-        result = await connection.execute(text(statement), parameters)
-        return [tuple(row) for row in result] if result.returns_rows else []
+        result = await connection.execute(Statement(statement), parameters)
+        return [tuple(row) for row in result]
 
 
 async def submitted(services, content, name="report.pdf", *, tenant="default", **options):

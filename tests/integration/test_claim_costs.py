@@ -4,9 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.indexing import IndexWork
 from shared.ledger.work.parsing import ParseWork
@@ -55,8 +55,8 @@ async def database(services, settings):
 
 async def rows_read(database):
     """Return the number of rows and index entries that were read until now."""
-    await database.rows(text("SELECT pg_stat_force_next_flush()"))
-    (row,) = await database.rows(text(ROWS_READ))
+    await database.rows(Statement("SELECT pg_stat_force_next_flush()"))
+    (row,) = await database.rows(Statement(ROWS_READ))
     return int(row["rows"])
 
 
@@ -80,10 +80,9 @@ async def test_claim_reads_few_rows_of_many(services, settings, database, state)
     async with services.database.begin() as connection:
         values = {"state": state, "waiting": WAITING}
         for change in (TRIGGERS.format("DISABLE"), COPY, TRIGGERS.format("ENABLE")):
-            await connection.execute(text(change), values if change is COPY else {})
-    async with services.database.engine.connect() as connection:
-        autocommitting = await connection.execution_options(isolation_level="AUTOCOMMIT")
-        await autocommitting.execute(text("ANALYZE"))
+            await connection.execute(Statement(change), values if change is COPY else {})
+    async with services.database.begin() as connection:
+        await connection.execute(Statement("ANALYZE"))
     worker: dict[str, Any] = {"worker": "one", "lease": timedelta(minutes=1)}
     index = IndexWork(database, embeddings=[settings.embedding_model], **worker)
     claims = {

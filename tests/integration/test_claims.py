@@ -6,7 +6,6 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
 
 from shared.domain.attempts import FailedAttempt
 from shared.domain.chunks import ChunkContent
@@ -22,6 +21,7 @@ from shared.domain.usage import Usage
 from shared.ingest.generate.generator import content_key
 from shared.ingest.generate.types import GenerationOptions
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.indexing import IndexWork
@@ -57,7 +57,7 @@ def tenants(chunks):
 
 async def end_leases(services):
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE chunks SET due_at = now() WHERE leased_by IS NOT NULL"))
+        await connection.execute(Statement("UPDATE chunks SET due_at = now() WHERE leased_by IS NOT NULL"))
 
 
 async def test_free_slots_are_shared_equally_between_tenants(services):
@@ -108,7 +108,7 @@ async def test_claim_locks_only_claimed_rows(services):
     assert len(await claim(services.ledger[GenerateWork], 4)) == 4
     async with services.database.begin() as connection:
         locked = "SELECT count(*) FROM chunks WHERE xmax <> 0 AND leased_by IS NULL"
-        assert (await connection.execute(text(locked))).scalar_one() == 0
+        assert (await connection.execute(Statement(locked))).scalar_one() == 0
 
 
 async def test_concurrent_claims_skip_locked_rows(services):
@@ -221,7 +221,7 @@ async def test_suspect_becomes_poison_after_three_separate_lost_leases(lost_leas
 async def test_deferred_work_is_not_due(services):
     await chunks_due(services, "one", 5)
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE chunks SET due_at = now() + interval '1 hour'"))
+        await connection.execute(Statement("UPDATE chunks SET due_at = now() + interval '1 hour'"))
 
     assert await services.ledger[Backlogs].due() == []
     assert await claim(services.ledger[GenerateWork], 5) == []

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import text
 
 from features.conversations import feature
 from features.conversations.domain import Citations, Conversation
 from features.conversations.ledger import Conversations
 from features.erasure.ledger.erasures import Erasures
 from shared.domain.keys import Owner
+from shared.ledger.postgres.statements import Statement
 from shared.settings import ApiKey
 from tests.integration.test_erasure import finished
 from tests.support.api import as_tenant, calling, with_keys, work
@@ -101,8 +101,8 @@ async def document_of(client, tenant="alice", collection="default"):
 
 async def run(services, statement, **parameters):
     async with services.database.begin() as connection:
-        result = await connection.execute(text(statement), parameters)
-        return [tuple(row) for row in result] if result.returns_rows else []
+        result = await connection.execute(Statement(statement), parameters)
+        return [tuple(row) for row in result]
 
 
 async def rows(services):

@@ -6,7 +6,6 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import text
 
 from api.schemas.status import UsageReply
 from shared.domain.errors import Unavailable
@@ -14,6 +13,7 @@ from shared.domain.tiers import Tier
 from shared.domain.usage import Cost, Usage
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.attempt_costs import record
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.generation import GenerateWork
@@ -73,7 +73,7 @@ async def claimed(services):
 
 async def make_due(services):
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE chunks SET due_at = now()"))
+        await connection.execute(Statement("UPDATE chunks SET due_at = now()"))
 
 
 async def test_every_ingest_call_is_counted(services, library, provider):
@@ -228,7 +228,7 @@ async def test_costs_of_jobs_are_summed_separately(services, library):
     await services.ledger[Costs].fold()
 
     async with services.database.begin() as connection:
-        rows = await connection.execute(text("SELECT job_id, calls FROM spent_by_day ORDER BY calls"))
+        rows = await connection.execute(Statement("SELECT job_id, calls FROM spent_by_day ORDER BY calls"))
         assert [tuple(row) for row in rows] == [(UUID(int=0), 1), (job, 2)]
     assert [s.calls for s in await services.ledger[Costs].sums("default")] == [3]
 
@@ -236,7 +236,7 @@ async def test_costs_of_jobs_are_summed_separately(services, library):
 async def _cost(services, library, **more):
     document = await library.add(KEEPER, "a.md")
     async with services.database.begin() as connection:
-        found = await connection.execute(text("SELECT collection_id FROM documents"))
+        found = await connection.execute(Statement("SELECT collection_id FROM documents"))
         collection_id = found.scalar_one()
     return Cost(1, "default", collection_id, document.id, "generate", "m", Usage(10, 1, 4, 0), 1, **more)
 
@@ -353,8 +353,8 @@ async def test_older_costs_are_summed_by_day(services, library, once):
     assert await services.ledger[Costs].forget(timedelta(days=1))
     assert not await services.ledger[Costs].forget(timedelta(days=1))
     async with services.database.begin() as connection:
-        young = (await connection.execute(text("SELECT kind FROM spent ORDER BY kind"))).scalars().all()
-        days = (await connection.execute(text("SELECT kind, calls FROM spent_by_day ORDER BY kind"))).all()
+        young = (await connection.execute(Statement("SELECT kind FROM spent ORDER BY kind"))).scalars()
+        days = (await connection.execute(Statement("SELECT kind, calls FROM spent_by_day ORDER BY kind"))).all()
     assert young == ["embed", "embed", "generate"]
     assert days == [(s.kind, s.calls) for s in reversed(before)]
 
@@ -365,7 +365,7 @@ async def test_older_costs_are_summed_by_day(services, library, once):
 
 async def _age_costs(services):
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE spent SET at = at - interval '25 hours'"))
+        await connection.execute(Statement("UPDATE spent SET at = at - interval '25 hours'"))
 
 
 async def test_long_attempts_do_not_delay_daily_sums(services):
@@ -373,7 +373,7 @@ async def test_long_attempts_do_not_delay_daily_sums(services):
     async with services.database.begin() as connection:
         for token, age in enumerate((0, 30, 0, 30)):
             await connection.execute(
-                text(
+                Statement(
                     "INSERT INTO spent (token, tenant, collection_id, kind, model, prompt_tokens, completion_tokens,"
                     " calls, at)"
                     " VALUES (:token, 'default', :id, 'embed', 'm', 1, 0, 1, now() - CAST(:age AS interval))"
@@ -395,7 +395,7 @@ async def test_usage_is_shown_by_day_collection_and_model(services, settings, pr
         await client.post("/v1/documents", json={"text": "A cat.", "filename": "b.md", "collection": "cliffs"})
         await work(services)
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("UPDATE spent_by_day SET day = day - 2 WHERE kind = 'generate'")
+        await connection.execute_sql("UPDATE spent_by_day SET day = day - 2 WHERE kind = 'generate'")
 
     async with calling(priced, services) as client:
 

@@ -5,7 +5,6 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from features.verification.comparison import Verification
@@ -18,6 +17,7 @@ from shared.ledger.jobs.repairs import Repairs
 from shared.ledger.postgres import servers
 from shared.ledger.postgres.election import Election
 from shared.ledger.postgres.servers import Server
+from shared.ledger.postgres.statements import Statement
 from tests.conftest import Library
 from tests.support.api import ready, running, searchable, work
 from tests.support.planted import guards
@@ -30,7 +30,7 @@ QUESTION = {"question": "When does harbour 2 open?"}
 
 async def run(services, statement, **parameters):
     async with services.database.begin() as connection:
-        return await connection.execute(text(statement), parameters)
+        return await connection.execute(Statement(statement), parameters)
 
 
 def monitor_of(services):
@@ -148,7 +148,7 @@ async def test_refused_functions_are_left_out(services, monitor, monkeypatch, re
     names = {"timeline": ["_TIMELINE"], "system": ["_SYSTEM"], "both": ["_TIMELINE", "_SYSTEM"]}[refused]
     known = await servers.current_server(services.database)
     for name in names:
-        monkeypatch.setattr(servers, name, text("SELECT pg_read_file('no/right') FROM no_function()"))
+        monkeypatch.setattr(servers, name, Statement("SELECT pg_read_file('no/right') FROM no_function()"))
     found = await servers.current_server(services.database)
 
     assert known.is_known
@@ -163,7 +163,7 @@ async def test_refused_functions_are_left_out(services, monitor, monkeypatch, re
 
 async def test_ordinary_role_reads_server_identity(services, settings):
     async with services.database.begin() as connection:
-        await connection.execute(text("SET LOCAL ROLE pg_monitor"))  # any role without rights of its own
+        await connection.execute(Statement("SET LOCAL ROLE pg_monitor"))  # any role without rights of its own
         await connection.execute(servers._SYSTEM)
         await connection.execute(servers._TIMELINE)
 
@@ -191,12 +191,12 @@ async def test_lease_that_moved_back_shows_lost_commits(services):
 
 async def drawn(services):
     async with services.database.begin() as connection:
-        return (await connection.execute(text("SELECT nextval('fencing')"))).scalar_one()
+        return (await connection.execute(Statement("SELECT nextval('fencing')"))).scalar_one()
 
 
 @guards(
     "shared/ledger/postgres/database.py",
-    'event.listen(sync, "connect", _raise_tokens)',
+    "await driver.execute(_RAISE_TOKENS)",
     "pass",
     means="tokens of lost commits are drawn again over a new connection",
     case="connection",
@@ -213,7 +213,7 @@ async def test_tokens_of_lost_commits_never_return(services, settings, raised_by
     lost = await drawn(services)
     await run(services, "SELECT setval('fencing', :token)", token=lost - 1_000_000_000)  # as an old standby
     if raised_by == "connection":
-        await services.database.engine.dispose()
+        services.database.pool.close_idle()
     else:
         await run(services, "UPDATE deployment SET scheduler = NULL, scheduler_until = NULL")
         election = Election(services.database)

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 
+import asyncpg
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import exc, text
 from sqlalchemy.engine import make_url
 
 from features.all import FEATURES
@@ -24,6 +24,7 @@ from shared.ledger.model import states
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.revision import require_schema
 from shared.ledger.postgres.roles import make_app_role, make_parse_role, make_scale_role
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.pages import PageLimits, Pages
 from shared.services import build
 from shared.services.all import AllServices
@@ -78,8 +79,8 @@ def settings_of(role, settings):
 @pytest.fixture
 async def parsing(services, settings) -> AsyncIterator[AllServices]:
     """Yield services that connect to PostgreSQL with the parse role."""
-    await make_parse_role(services.database.engine, "another")
-    await make_parse_role(services.database.engine, QUOTED)
+    await make_parse_role(services.database, "another")
+    await make_parse_role(services.database, QUOTED)
     async with build("all", settings_of(PARSE_ROLE, settings), FEATURES) as parsing:
         parsing.ledger[Collections]._index_names = services.ledger[Collections]._index_names
         await require_schema(parsing.database)
@@ -108,7 +109,7 @@ async def test_parse_role_can_do_all_parse_work(services, parsing, library, prov
     half_written = await library.add("# Cliffs\n\nCliffs are high.", "c.md")
     async with services.database.begin() as connection:
         await connection.execute(
-            text(HALF_WRITTEN),
+            Statement(HALF_WRITTEN),
             {"id": half_written.id},
         )
 
@@ -176,19 +177,19 @@ async def test_parse_role_can_apply_limits_and_report_hints(services, parsing):
 
 async def test_parse_role_reads_no_texts_or_questions(services, parsing):
     for table, column in CLOSED.items():
-        with pytest.raises(exc.ProgrammingError, match="permission denied"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
             async with parsing.database.begin() as connection:
-                await connection.execute(text(f"SELECT {column} FROM {table}"))
+                await connection.execute(Statement(f"SELECT {column} FROM {table}"))
     for statement in ("DELETE FROM documents", "CREATE TABLE mine (a int)", "COPY documents TO PROGRAM 'true'"):
-        with pytest.raises(exc.ProgrammingError, match="permission denied"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
             async with parsing.database.begin() as connection:
-                await connection.execute(text(statement))
+                await connection.execute(Statement(statement))
     async with services.database.begin() as connection:
         assert set(CLOSED) <= set(await columns(connection))
 
 
 async def test_app_role_has_rows_and_no_other_rights(services, settings):
-    await make_app_role(services.database.engine, QUOTED)
+    await make_app_role(services.database, QUOTED)
     async with build("all", settings_of(APP_ROLE, settings), FEATURES) as app:
         await require_schema(app.database)
         async with app.database.begin() as connection:
@@ -198,20 +199,20 @@ async def test_app_role_has_rows_and_no_other_rights(services, settings):
                     f"UPDATE {table} SET {column} = {column} WHERE false",
                     f"DELETE FROM {table} WHERE false",
                 ):
-                    await connection.execute(text(statement))
-            await connection.execute(text("SELECT nextval('fencing'), nextval('sweeps_id_seq')"))
+                    await connection.execute(Statement(statement))
+            await connection.execute(Statement("SELECT nextval('fencing'), nextval('sweeps_id_seq')"))
         for statement in BEYOND_ROWS:
-            with pytest.raises(exc.ProgrammingError, match="InsufficientPrivilege"):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 async with app.database.begin() as connection:
-                    await connection.execute(text(statement))
+                    await connection.execute(Statement(statement))
 
 
 async def test_scale_role_reads_wanted_workers_only(services, settings):
-    await make_scale_role(services.database.engine, QUOTED)
+    await make_scale_role(services.database, QUOTED)
     wanted = "SELECT (wanted->>'generate')::int FROM deployment"
     async with build("all", settings_of(SCALE_ROLE, settings), FEATURES) as scale:
         async with scale.database.begin() as connection:
-            await connection.execute(text(wanted))
+            await connection.execute(Statement(wanted))
         async with services.database.begin() as connection:
             readable = [
                 (table, column)
@@ -229,17 +230,17 @@ async def test_scale_role_reads_wanted_workers_only(services, settings):
             "UPDATE deployment SET wanted = NULL",
             "DELETE FROM deployment",
         ):
-            with pytest.raises(exc.ProgrammingError, match="InsufficientPrivilege"):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 async with scale.database.begin() as connection:
-                    await connection.execute(text(statement))
+                    await connection.execute(Statement(statement))
 
 
 async def test_no_function_runs_with_owner_rights(services):
     """A function with owner rights would read temporary tables first, which a compromised worker can create."""
     async with services.database.begin() as connection:
         found = await connection.execute(
-            text("SELECT prosecdef, count(*) FROM pg_proc WHERE proname LIKE 'notify_of_%' GROUP BY 1")
+            Statement("SELECT prosecdef, count(*) FROM pg_proc WHERE proname LIKE 'notify_of_%' GROUP BY 1")
         )
         assert [(row.prosecdef, row.count > 1) for row in found] == [(False, True)]
-        everywhere = await connection.execute(text("SELECT proname FROM pg_proc WHERE prosecdef"))
+        everywhere = await connection.execute(Statement("SELECT proname FROM pg_proc WHERE prosecdef"))
         assert everywhere.all() == []

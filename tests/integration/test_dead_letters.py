@@ -41,11 +41,11 @@ async def index_until_dead(services):
     smaller = f"smaller-{services.indexer.space}"
     await services.index.ensure_collection(smaller, 3)
     async with services.database.begin() as connection:
-        index_name = (await connection.exec_driver_sql("SELECT index_name FROM collections")).scalar_one()
-        await connection.exec_driver_sql(f"UPDATE collections SET index_name = '{smaller}'")
+        index_name = (await connection.execute_sql("SELECT index_name FROM collections")).scalar_one()
+        await connection.execute_sql(f"UPDATE collections SET index_name = '{smaller}'")
     await work(services)
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql(f"UPDATE collections SET index_name = '{index_name}'")
+        await connection.execute_sql(f"UPDATE collections SET index_name = '{index_name}'")
 
 
 async def paid_but_dead(services):
@@ -281,7 +281,7 @@ async def test_discarded_unsearchable_document_is_deleted(client, services, both
     assert (await client.get(f"/v1/documents/{failed}")).status_code == 404
     await services.cleaner.clean()
     async with services.database.begin() as connection:
-        assert (await connection.exec_driver_sql("SELECT count(*) FROM documents")).scalar_one() == 1
+        assert (await connection.execute_sql("SELECT count(*) FROM documents")).scalar_one() == 1
 
 
 async def test_discarded_document_reverts_to_live_version(client, services, provider):
@@ -289,7 +289,7 @@ async def test_discarded_document_reverts_to_live_version(client, services, prov
     await work(services)
     assert await submit(client, BROKEN_PDF, "a.md") == document_id
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("UPDATE documents SET lost_leases = 3 WHERE state = 'queued'")
+        await connection.execute_sql("UPDATE documents SET lost_leases = 3 WHERE state = 'queued'")
     await work(services)
     assert (await document(client, document_id))["state"] == "failed"
 
@@ -356,8 +356,8 @@ async def test_letters_with_equal_times_are_paged_by_id(services, library, provi
     for number in range(3):
         await library.add(BROKEN_PDF + str(number), f"{number}.pdf")
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("UPDATE documents SET state = 'parsing'")
-        await connection.exec_driver_sql("UPDATE documents SET state = 'failed', error = 'x', updated_at = now()")
+        await connection.execute_sql("UPDATE documents SET state = 'parsing'")
+        await connection.execute_sql("UPDATE documents SET state = 'failed', error = 'x', updated_at = now()")
     dead = services.ledger[DeadLetters]
     every = await dead.page("default")
     assert len({letter.at for letter in every}) == 1

@@ -98,7 +98,7 @@ async def test_change_missed_by_qdrant_is_repeated(client, services, monkeypatch
         assert await found(client, department="law") == {}
 
     async with services.database.begin() as connection:  # the update was deferred for some seconds
-        await connection.exec_driver_sql("UPDATE documents SET description_due_at = now() - interval '1 second'")
+        await connection.execute_sql("UPDATE documents SET description_due_at = now() - interval '1 second'")
     await services.cleaner.clean()
     assert (await found(client, department="law")).keys() == {"a"}
     assert await services.ledger[Descriptions].claim(10) == []
@@ -108,9 +108,9 @@ async def test_undecodable_collection_does_not_stop_other_updates(client, servic
     bad, _ = await submit(client, collection="bad"), await submit(client)
     await work(services)
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("UPDATE documents SET description_changes = 1, description_due_at = now()")
-        await connection.exec_driver_sql('UPDATE document_versions SET metadata = \'{"department": "law"}\'')
-        await connection.exec_driver_sql("UPDATE collections SET options = '[]' WHERE name = 'bad'")
+        await connection.execute_sql("UPDATE documents SET description_changes = 1, description_due_at = now()")
+        await connection.execute_sql('UPDATE document_versions SET metadata = \'{"department": "law"}\'')
+        await connection.execute_sql("UPDATE collections SET options = '[]' WHERE name = 'bad'")
 
     await services.cleaner.describe()
 

@@ -1,9 +1,9 @@
 """Document versions: a failed edit does not change the live version, and uploads are kept while needed."""
 
 import pytest
-from sqlalchemy import text
 
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.statements import Statement
 from tests.support.api import calling, left_behind, work
 from tests.support.qdrant import qdrant_client
 
@@ -166,5 +166,5 @@ async def test_rows_of_replaced_version_are_deleted(client, services, provider):
     await services.cleaner.clean()
 
     async with services.database.begin() as connection:
-        assert (await connection.execute(text("SELECT DISTINCT version FROM chunks"))).scalars().all() == [2]
-        assert (await connection.execute(text("SELECT version FROM document_versions"))).scalars().all() == [2]
+        assert (await connection.execute(Statement("SELECT DISTINCT version FROM chunks"))).scalars() == [2]
+        assert (await connection.execute(Statement("SELECT version FROM document_versions"))).scalars() == [2]

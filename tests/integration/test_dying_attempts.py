@@ -4,13 +4,13 @@ from itertools import product
 
 import pytest
 from qdrant_client import models
-from sqlalchemy import text
 
 from features.verification.comparison import Verification
 from features.verification.domain import DifferingPoint
 from shared.domain.ids import question_point_id
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.ledger.documents.audit import Audit
+from shared.ledger.postgres.statements import Statement
 from shared.vectors.transport.errors import Refusal
 from tests.integration.test_stages import points, texts_found
 from tests.support.api import calling, work
@@ -26,8 +26,8 @@ WAYS = ("embeddings fail", "workers die", "Qdrant refuses points")
 
 async def execute(services, statement, **parameters):
     async with services.database.begin() as connection:
-        result = await connection.execute(text(statement), parameters)
-        return result.all() if result.returns_rows else []
+        result = await connection.execute(Statement(statement), parameters)
+        return result.all()
 
 
 async def delete(services, library, *ids):

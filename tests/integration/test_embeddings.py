@@ -8,13 +8,13 @@ from functools import partial
 
 import pytest
 from aiohttp import web
-from sqlalchemy import text
 
 from features.all import FEATURES
 from shared.domain.attempts import FailedAttempt
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.indexing import IndexWork
 from shared.services import build
 from shared.settings import Embedding
@@ -96,7 +96,7 @@ async def ask(client, collection, **more):
 
 async def chunk_states(services):
     async with services.database.begin() as connection:
-        found = await connection.execute(text("SELECT embedding_model, state FROM chunks ORDER BY 1"))
+        found = await connection.execute(Statement("SELECT embedding_model, state FROM chunks ORDER BY 1"))
         return [tuple(row) for row in found]
 
 
@@ -295,7 +295,7 @@ async def test_calibration_claims_only_served_embeddings(services, serving, prov
             await client.put(f"/v1/collections/{name}", json=change)
     async with services.database.begin() as connection:
         older = "now() - interval '1 day' * (2 - (name = 'default')::int)"
-        await connection.execute(text(f"UPDATE collections SET calibration_due_at = {older}"))
+        await connection.execute(Statement(f"UPDATE collections SET calibration_due_at = {older}"))
 
     claim = partial(services.ledger[Calibrations].claim, every=timedelta(hours=1), lease=timedelta())
     assert await claim(["another"]) is None

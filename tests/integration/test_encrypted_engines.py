@@ -8,7 +8,6 @@ import obstore
 import pytest
 from aiohttp import web
 from obstore.exceptions import BaseError
-from sqlalchemy.engine import make_url
 
 from shared.buckets.connection import RETRIES, open_bucket, reason_of
 from shared.domain.errors import Unavailable
@@ -166,7 +165,7 @@ def test_endpoint_without_scheme_is_named():
     ],
 )
 def test_ledger_verifies_certificate_as_url_says(parameters, verified, named):
-    arguments = connect_arguments(make_url(f"postgresql://me:secret@db/one?{parameters}"))
+    arguments = connect_arguments(f"postgresql://me:secret@db/one?{parameters}")
 
     assert ("ssl" in arguments) is verified
     assert not verified or arguments["ssl"].check_hostname is named

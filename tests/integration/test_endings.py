@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 from redis.asyncio import Redis
-from sqlalchemy import text
 
+from shared.ledger.postgres.statements import Statement
 from shared.providers.chat import OpenAIChat
 from shared.providers.limiter.endings import USABLE, Endings, LoadPaused
 from shared.providers.provider import Provider
@@ -191,13 +191,13 @@ HARBOUR = "The harbour opens at nine and closes at noon, on Sundays too."
 
 async def states(services, tenant):
     async with services.database.begin() as connection:
-        count = text("SELECT state, count(*) FROM chunks WHERE tenant = :tenant GROUP BY 1")
+        count = Statement("SELECT state, count(*) FROM chunks WHERE tenant = :tenant GROUP BY 1")
         return {row.state: row.count for row in await connection.execute(count, {"tenant": tenant})}
 
 
 async def make_due(services):
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE chunks SET due_at = now()"))
+        await connection.execute(Statement("UPDATE chunks SET due_at = now()"))
 
 
 async def test_useless_load_pauses_while_others_continue(services, client, redis, library):

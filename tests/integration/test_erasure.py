@@ -9,7 +9,6 @@ from uuid import uuid4
 
 import pytest
 from foreask_client import AsyncClient
-from sqlalchemy import text
 
 from features.all import FEATURES
 from features.builds.ledger.gates import GateRequest, Gates
@@ -44,6 +43,7 @@ from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work import paid_contents
 from shared.ledger.work.batches import Batches
 from shared.ledger.work.generation import GenerateWork
@@ -103,8 +103,8 @@ RESOLVE = """
 
 async def run(services, statement, **parameters):
     async with services.database.begin() as connection:
-        result = await connection.execute(text(statement), parameters)
-        return [tuple(row) for row in result] if result.returns_rows else []
+        result = await connection.execute(Statement(statement), parameters)
+        return [tuple(row) for row in result]
 
 
 async def make_all_due(services):
@@ -524,8 +524,8 @@ async def test_query_logged_while_erasure_waits_names_no_chunk(services, library
     (document,) = await once(ready, ("A text.", "a.md"))
     ((chunk,),) = await run(services, "SELECT id FROM chunks")
 
-    async with services.database.engine.connect() as editing:
-        await editing.execute(text("SELECT 1 FROM documents FOR UPDATE"))
+    async with services.database.transaction() as editing:
+        await editing.execute(Statement("SELECT 1 FROM documents FOR UPDATE"))
         erasing = asyncio.create_task(services.ledger[Erasures].start_document(document.id))
         await eventually(partial(is_waiting, services))
         await log_query(services, "default", await library.collection(), [chunk])
@@ -717,7 +717,7 @@ async def test_copies_started_during_rewriting_have_bytes(services, check, once)
 
     async with services.database.begin() as filling:
         await build_sync.hold(filling, "default", "default")
-        await filling.execute(text("SELECT id FROM documents ORDER BY id FOR SHARE"))
+        await filling.execute(Statement("SELECT id FROM documents ORDER BY id FOR SHARE"))
         await build_sync.follow(filling, build.id, sources)
         rewriting = asyncio.create_task(services.cleaner.remove_outdated())
         await eventually(partial(is_waiting, services))
@@ -971,8 +971,8 @@ async def test_unfinished_late_settlement_delays_erasure(services, provider, lib
         " VALUES (:token, 'other', :id, 'generate', 'm', 1, 1, 1)"
     )
 
-    async with services.database.engine.connect() as blocking:
-        await blocking.execute(text(blocked_by), {"token": item.lease.token, "id": uuid4()})
+    async with services.database.transaction() as blocking:
+        await blocking.execute(Statement(blocked_by), {"token": item.lease.token, "id": uuid4()})
         settling = asyncio.create_task(late.settle([outcome]))
         await eventually(partial(is_waiting, services))
         for _ in range(15):  # within the time that a transaction may take

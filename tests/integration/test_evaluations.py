@@ -6,7 +6,6 @@ from datetime import datetime
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
 
 from features.evaluation.ledger.evaluations import EvaluationRequest, Evaluations
 from shared.domain.collections import CollectionOptions, Weights
@@ -14,6 +13,7 @@ from shared.domain.jobs import JobKind
 from shared.ledger.builds.builds import Builds
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.jobs.job_claims import JobClaims
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.backlog import Backlogs
 from tests.conftest import Library
 from tests.support.api import calling, work
@@ -171,7 +171,7 @@ async def test_single_channel_scores_ignore_calibrated_weights(settings, service
             calibration = {"weights": asdict(weights), "source": "labelled"}
             async with services.database.begin() as connection:
                 await connection.execute(
-                    text("UPDATE collections SET calibration = CAST(:value AS jsonb)"),
+                    Statement("UPDATE collections SET calibration = CAST(:value AS jsonb)"),
                     {"value": json.dumps(calibration)},
                 )
             run = await finished(api, (await api.post(RUNS, json=request)).json())
@@ -257,15 +257,15 @@ async def test_lease_is_extended_during_long_search(settings, services, labelled
         await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})
         await eventually(lambda: runner.claimed == 1)
         async with services.database.begin() as connection:
-            await connection.execute(text("UPDATE job_claims SET leased_until = now() + interval '20 seconds'"))
+            await connection.execute(Statement("UPDATE job_claims SET leased_until = now() + interval '20 seconds'"))
         await eventually(lambda: _is_leased(services))
 
 
 async def _is_leased(services):
     async with services.database.begin() as connection:
         return (
-            await connection.execute(text("SELECT leased_until > now() + interval '25 seconds' FROM job_claims"))
-        ).scalar()
+            await connection.execute(Statement("SELECT leased_until > now() + interval '25 seconds' FROM job_claims"))
+        ).scalar_one_or_none()
 
 
 async def test_run_over_replaced_build_fails(settings, services, labelled, provider, runner):

@@ -33,8 +33,8 @@ async def test_every_statement_of_budgets_and_locks_has_plan(services):
 
 @guards(
     "shared/ledger/explain.py",
-    "execution_options(generic_plan=generic)",
-    "execution_options(generic_plan=False)",
+    "generic=statement.generic or False",
+    "generic=False",
     means="a statement is explained with another plan than it has in a worker",
 )
 async def test_statement_is_printed_filled_with_its_plan(explain):

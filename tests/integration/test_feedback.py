@@ -351,7 +351,7 @@ async def test_accepted_question_is_added_to_concurrent_edit(client, two_chunks,
     await work(services, "parse", "generate")
     (live,) = [c for c in await services.ledger[IndexWork].claim(10) if not c.hidden]
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("UPDATE chunks SET due_at = now() WHERE version = 2")
+        await connection.execute_sql("UPDATE chunks SET due_at = now() WHERE version = 2")
     edited = [c for c in await services.ledger[IndexWork].claim(10) if c.hidden]
     await services.ledger[IndexWork].release([live.lease])
     await accept_of_leave(client, "Who may be ill?")
@@ -447,7 +447,7 @@ async def test_retried_dead_chunk_gets_its_accepted_questions(client, two_chunks
     while claimed:  # until the chunk is dead
         await IndexStage([services.indexer]).settle([await index_batch(services.indexer, claimed)])
         async with services.database.begin() as connection:
-            await connection.exec_driver_sql("UPDATE chunks SET due_at = now(), attempts = 8 WHERE state = 'parsed'")
+            await connection.execute_sql("UPDATE chunks SET due_at = now(), attempts = 8 WHERE state = 'parsed'")
         claimed = await services.ledger[IndexWork].claim(10)
     assert await state_of(client, two_chunks) == "degraded"
     assert [own.state for own in await accepted(client)] == ["waiting"]
@@ -488,7 +488,7 @@ async def test_verification_repairs_lost_and_orphaned_accepted_questions(client,
         await services.index.delete_by_id(collection.location, [point])
     else:
         async with services.database.begin() as connection:
-            await connection.exec_driver_sql("DELETE FROM accepted_questions")
+            await connection.execute_sql("DELETE FROM accepted_questions")
 
     (finding,) = await verified(services, repair=True)
 

@@ -195,7 +195,7 @@ async def test_owner_of_question_survives_a_rebuild(client, chunks, services):
 async def are_keys_questions(services):
     """Return for each accepted question of each build whether a key accepted it."""
     async with services.database.begin() as connection:
-        rows = await connection.exec_driver_sql("SELECT accepted_by IS NOT NULL FROM accepted_questions")
+        rows = await connection.execute_sql("SELECT accepted_by IS NOT NULL FROM accepted_questions")
         return list(rows.scalars())
 
 

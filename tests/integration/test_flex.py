@@ -5,12 +5,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
 
 from features.all import FEATURES
 from shared.domain.errors import TimedOut
 from shared.domain.tiers import Tier
 from shared.ingest.drain import Drain, DrainLimits
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.generation import GenerateWork
 from shared.providers.chat import OpenAIChat
@@ -46,13 +46,13 @@ async def add_all(services, library, documents=DOCUMENTS):
 
 async def one(services, statement):
     async with services.database.begin() as connection:
-        return (await connection.execute(text(statement))).one()
+        return (await connection.execute(Statement(statement))).one()
 
 
 async def generate_due(services):
     """Generate the due questions; return how many chunks still need them. Delayed chunks become due."""
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE chunks SET due_at = now() WHERE leased_by IS NULL"))
+        await connection.execute(Statement("UPDATE chunks SET due_at = now() WHERE leased_by IS NULL"))
     await work(services, "generate")
     (left,) = await one(services, "SELECT count(*) FROM chunks WHERE state = 'generating'")
     return left

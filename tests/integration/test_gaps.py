@@ -7,7 +7,6 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
 
 from features.erasure.ledger.erasures import Erasures
 from features.gaps.feature import GAPS
@@ -16,6 +15,7 @@ from features.gaps.ledger import Gaps
 from features.gaps.schemas import GapPage, GapView
 from shared.ledger.documents.documents import Documents
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
+from shared.ledger.postgres.statements import Statement
 from shared.settings import TenantLimits
 from tests.conftest import Library
 from tests.integration.test_erasure import finished
@@ -46,8 +46,8 @@ def entry_of(collection, question, chunks=(), score=None):
 
 async def run(services, statement, **parameters):
     async with services.database.begin() as connection:
-        result = await connection.execute(text(statement), parameters)
-        return [tuple(row) for row in result] if result.returns_rows else []
+        result = await connection.execute(Statement(statement), parameters)
+        return [tuple(row) for row in result]
 
 
 async def list_gaps(client, headers=None, **parameters):

@@ -4,7 +4,6 @@ from dataclasses import replace
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
 
 from features.builds import gate as gates
 from features.builds.gate import Gate, GateReport
@@ -14,6 +13,7 @@ from shared.domain.ids import chunk_point_id
 from shared.ledger.builds.builds import Builds
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.statements import Statement
 from shared.query.retrieve import Query
 from tests.support.api import work
 
@@ -92,7 +92,7 @@ async def report_of(gate, build, labelled=None):
 
 async def run(services, statement, **parameters):
     async with services.database.begin() as connection:
-        return (await connection.execute(text(statement), parameters)).rowcount
+        return (await connection.execute(Statement(statement), parameters)).rowcount
 
 
 async def test_equal_build_passes_gate(fill, gate):
@@ -163,8 +163,10 @@ async def test_incomplete_or_outdated_build_fails_gate(services, fill, gate, mon
 async def test_single_missing_point_fails_gate(services, fill, gate):
     build = await fill()
     async with services.database.begin() as connection:
-        of_build = text("SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id WHERE collection_id = :c")
-        chunk = (await connection.execute(of_build, {"c": build.id})).scalars().first()
+        of_build = Statement(
+            "SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id WHERE collection_id = :c"
+        )
+        chunk = (await connection.execute(of_build, {"c": build.id})).scalars()[0]
     await services.index.delete_by_id(build.location, [chunk_point_id(chunk, 1)])
     report = await report_of(gate, build)
 

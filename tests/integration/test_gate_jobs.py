@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from sqlalchemy import text
 
 from features.builds.gate import Gate
 from features.builds.ledger.gates import GateRequest, Gates
@@ -11,6 +10,7 @@ from shared.domain.collections import CollectionOptions
 from shared.domain.jobs import JobKind
 from shared.ledger.builds.builds import Builds
 from shared.ledger.jobs.job_claims import JobClaims
+from shared.ledger.postgres.statements import Statement
 from tests.conftest import Library
 from tests.support.api import calling, events_of, running, serving, work
 from tests.support.waiting import eventually
@@ -44,7 +44,7 @@ async def start(services, build, request=ALL):
 
 async def lose_leases(services):
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE job_claims SET leased_until = now() - interval '1 second'"))
+        await connection.execute(Statement("UPDATE job_claims SET leased_until = now() - interval '1 second'"))
 
 
 async def gate_of(services, build):
@@ -86,7 +86,7 @@ async def test_same_request_joins_running_gate(services, settings, build):
     assert other.json()["detail"].startswith("A gate of build 2 with other questions is running")
     assert reply.json() == await gate_of(services, build)
     async with services.database.begin() as connection:
-        assert (await connection.execute(text("SELECT count(*) FROM jobs"))).scalar_one() == 1
+        assert (await connection.execute(Statement("SELECT count(*) FROM jobs"))).scalar_one() == 1
 
 
 async def test_cancelled_gate_stops_without_report(services, settings, build, monkeypatch):

@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
 
 from shared.domain.budgets import Reserve
 from shared.domain.collections import CollectionOptions
@@ -17,6 +16,7 @@ from shared.ingest.drain import Drain, DrainLimits
 from shared.ledger.documents.dead_letters import DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.generation import GenerateWork
 from tests.conftest import Library
 from tests.integration.test_ledger import index_texts
@@ -86,12 +86,12 @@ REPLIES = "(SELECT jsonb_array_length(r.replies) FROM paid_replies r WHERE r.con
 
 async def row(services, columns=f"calls, prompt_tokens, attempts, {REPLIES} AS replies, leased_by"):
     async with services.database.begin() as connection:
-        return (await connection.execute(text(f"SELECT {columns} FROM chunks c"))).one()
+        return (await connection.execute(Statement(f"SELECT {columns} FROM chunks c"))).one()
 
 
 async def make_due(services):
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE chunks SET due_at = now()"))
+        await connection.execute(Statement("UPDATE chunks SET due_at = now()"))
 
 
 async def set_prompt(services, name):
@@ -222,7 +222,9 @@ async def test_late_replies_are_kept_for_unchanged_content(services, library, on
     outcome = await stage.process(chunk, lambda: None)
     await library.add(f"{KEEPER}\n", "a.md")
     async with services.database.begin() as connection:
-        await connection.execute(text("DELETE FROM paid_replies"))  # as if no reply had been stored before the edit
+        await connection.execute(
+            Statement("DELETE FROM paid_replies")
+        )  # as if no reply had been stored before the edit
     await services.ledger[GenerateWork].settle([outcome])
 
     await make_searchable(services)
@@ -409,7 +411,9 @@ async def test_rejected_provider_key_pauses_without_using_attempts(services, lib
 
     assert provider.stats()["calls"] == calls
     async with services.database.begin() as connection:
-        found = await connection.execute(text("SELECT DISTINCT state, attempts, leased_by, lost_leases FROM chunks"))
+        found = await connection.execute(
+            Statement("SELECT DISTINCT state, attempts, leased_by, lost_leases FROM chunks")
+        )
         assert found.all() == [("generating", 0, None, 0)]
 
 
@@ -420,7 +424,7 @@ async def test_claim_skips_content_claimed_by_other_worker(services, library):
     await make_searchable(services)
     async with services.database.begin() as connection:
         await connection.execute(
-            text(
+            Statement(
                 "UPDATE chunks SET leased_by = 'other', due_at = now() + interval '1 hour' WHERE id = "
                 "(SELECT max(chunk_id::text)::uuid FROM chunk_contents WHERE content->>'text' LIKE '%lighthouse%')"
             )
@@ -438,11 +442,11 @@ async def test_claim_skips_content_claimed_by_other_worker(services, library):
 async def test_timed_out_statement_raises_unavailable(services, bound, statement):
     async def bounded():
         async with services.database.begin() as connection:
-            await connection.execute(text(f"SET LOCAL {bound} = '20ms'"))
-            await connection.execute(text(statement))
+            await connection.execute(Statement(f"SET LOCAL {bound} = '20ms'"))
+            await connection.execute(Statement(statement))
 
     async with services.database.begin() as holder:
-        await holder.execute(text("SELECT pg_advisory_xact_lock(4711)"))
+        await holder.execute(Statement("SELECT pg_advisory_xact_lock(4711)"))
         with pytest.raises(Unavailable) as caught:
             await bounded()
 

@@ -35,7 +35,7 @@ async def test_worker_is_listed_while_alive(services, monkeypatch):
 
 async def test_dead_worker_is_not_alive_and_deleted_later(services):
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql(
+        await connection.execute_sql(
             "INSERT INTO workers (id, role, host, pid, in_progress, seen_at) VALUES"
             " (gen_random_uuid(), 'parse', 'a', 1, 0, now() - interval '40 seconds'),"
             " (gen_random_uuid(), 'index', 'a', 2, 0, now() - interval '61 minutes')"

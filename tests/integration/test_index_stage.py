@@ -6,7 +6,6 @@ from datetime import timedelta
 import orjson
 import pytest
 from qdrant_client import models
-from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from shared.domain.attempts import FailedAttempt
@@ -16,6 +15,7 @@ from shared.domain.retry import Dead
 from shared.ingest.index import writer
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.indexing import IndexWork
 from shared.vectors.transport.errors import Refusal
@@ -28,7 +28,9 @@ from tests.support.qdrant import is_upsert, qdrant_client
 
 async def states(services, table):
     async with services.database.begin() as connection:
-        found = await connection.execute(text(f"SELECT state, count(*) FROM {table} GROUP BY state ORDER BY state"))
+        found = await connection.execute(
+            Statement(f"SELECT state, count(*) FROM {table} GROUP BY state ORDER BY state")
+        )
         return [tuple(row) for row in found]
 
 
@@ -121,7 +123,7 @@ async def test_unwritable_collection_does_not_block_others(services, provider, m
         library = Library(services, tenant)
         await parsed(services, library, "The keeper lives alone.", ready_questions=("Who lives alone?",))
     async with services.database.begin() as connection:
-        change = text("UPDATE collections SET index_name = :name WHERE tenant = 'refused'")
+        change = Statement("UPDATE collections SET index_name = :name WHERE tenant = 'refused'")
         await connection.execute(change, {"name": f"no/such/path-{services.indexer.space}"})
 
     outcomes = await index_batch(services.indexer, await services.ledger[IndexWork].claim(10))
@@ -246,7 +248,7 @@ async def test_collection_rejecting_all_points_waits_after_one_request(services,
     assert len(upserts) == 1
     before = provider.stats()["embedded_inputs"]
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE chunks SET due_at = now()"))
+        await connection.execute(Statement("UPDATE chunks SET due_at = now()"))
     await work(services, "index")
     assert provider.stats()["embedded_inputs"] == before
 

@@ -9,7 +9,6 @@ from itertools import islice
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
 
 from features.feedback.ledger.feedback import Feedback
 from features.verification.comparison import Verification
@@ -26,6 +25,7 @@ from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.finishing import Finishing
 from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.indexing import IndexWork
@@ -50,8 +50,8 @@ QUESTION = "When does the harbour open?"
 
 async def run(services, statement):
     async with services.database.begin() as connection:
-        result = await connection.execute(text(statement))
-        return [tuple(row) for row in result] if result.returns_rows else []
+        result = await connection.execute(Statement(statement))
+        return [tuple(row) for row in result]
 
 
 async def end_leases(services):

@@ -7,7 +7,6 @@ from uuid import uuid4
 
 import pytest
 from redis.asyncio import Redis
-from sqlalchemy import text
 
 from features.evaluation.ledger.evaluations import EvaluationProgress, EvaluationRequest, Evaluations
 from shared.broker.wakeups import Wakeups, celery_app
@@ -16,6 +15,7 @@ from shared.domain.jobs import JobKind
 from shared.ledger.jobs.job_claims import MOST_QUEUED, JobClaims
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.statements import Statement
 from tests.conftest import Library
 from tests.support.api import calling, running, work
 from tests.support.planted import guards
@@ -42,7 +42,7 @@ NEWER = """
 
 async def execute(services, statement, **parameters):
     async with services.database.begin() as connection:
-        return await connection.execute(text(statement), parameters)
+        return await connection.execute(Statement(statement), parameters)
 
 
 async def queue(services, tenant="default", name="default"):
@@ -328,7 +328,7 @@ async def test_job_claimed_during_stop_is_released(services):
     run = await queue(services)
     runner = services.make_runner()
     async with services.database.begin() as connection:
-        await connection.execute(text("LOCK TABLE job_claims IN SHARE MODE"))
+        await connection.execute(Statement("LOCK TABLE job_claims IN SHARE MODE"))
         taking = asyncio.create_task(runner.take())
         await eventually(lambda: _is_blocked(services))
         runner.stop()

@@ -4,8 +4,8 @@ import asyncio
 import json
 from uuid import UUID
 
+import asyncpg
 import pytest
-from sqlalchemy.exc import DBAPIError
 
 from features.builds.ledger.gates import GateRequest, Gates
 from features.verification.domain import ComparisonProgress, VerificationCounts
@@ -364,7 +364,7 @@ async def test_uncancellable_job_keeps_no_other_open(client, services, provider)
     await act(client, good, "close")
     ((row,),) = await run(services, "SELECT id FROM documents")
     async with refusing(services.database, "documents", "UPDATE OR DELETE", row):
-        with pytest.raises(DBAPIError):
+        with pytest.raises(asyncpg.PostgresError):
             await services.ledger[Jobs].settle()
         assert (await shown(client, good)).state == "done"
         assert (await shown(client, bad)).state == "cancelling"

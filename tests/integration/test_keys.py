@@ -11,7 +11,6 @@ import pytest
 import time_machine
 import typer
 from fastapi.routing import APIRoute, iter_route_contexts
-from sqlalchemy import text
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
@@ -28,6 +27,7 @@ from shared.http.access.auth import Needs
 from shared.http.access.key_cache import KeyCache
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.tenants.keys import Keys
 from shared.settings import ApiKey, Settings, TenantLimits
 from tests.support.api import KEYS, as_tenant, calling, events_of, running, serving, with_keys, work
@@ -83,7 +83,7 @@ async def test_key_is_shown_once_and_works_until_revoked(client, services, keyed
         assert listed["id"] == made["id"]
         assert "key" not in listed
         async with services.database.begin() as connection:
-            row = (await connection.execute(text("SELECT * FROM api_keys"))).mappings().one()
+            row = (await connection.execute(Statement("SELECT * FROM api_keys"))).one()
         assert row["sha256"] == hashlib.sha256(made["key"].encode()).digest()
         assert made["key"] not in str(dict(row))
 
@@ -113,7 +113,7 @@ async def test_expired_key_is_rejected(client, services):
     assert await status_of(client, key) == 200
 
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE api_keys SET expires_at = now() - interval '1 second'"))
+        await connection.execute(Statement("UPDATE api_keys SET expires_at = now() - interval '1 second'"))
     key_cache_of(client).forget()
     refused = await client.get("/v1/status", headers=bearer(key))
     assert (refused.status_code, refused.json()["detail"]) == (401, "The key 'one' has expired.")
@@ -134,8 +134,8 @@ async def test_key_expires_by_clock_of_ledger(client, services, minutes):
         changed = await client.patch(f"/v1/keys/{made['id']}", json={"expires_in_seconds": 90}, headers=MANAGER)
         async with services.database.begin() as connection:
             ends_in = "SELECT extract(epoch FROM expires_at - now()) FROM api_keys"
-            assert 60 < (await connection.execute(text(ends_in))).scalar_one() <= 90
-            await connection.execute(text("UPDATE api_keys SET expires_at = now()"))
+            assert 60 < (await connection.execute(Statement(ends_in))).scalar_one() <= 90
+            await connection.execute(Statement("UPDATE api_keys SET expires_at = now()"))
         key_cache_of(client).forget()
         assert (changed.status_code, await status_of(client, made["key"])) == (200, 401)
 
@@ -386,7 +386,7 @@ async def test_last_use_is_recorded_once_a_minute(client, services):
     key_cache._recorded.clear()  # like another process, which reads the time from the ledger
     assert await used() == first
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE api_keys SET last_used_at = last_used_at - interval '61 seconds'"))
+        await connection.execute(Statement("UPDATE api_keys SET last_used_at = last_used_at - interval '61 seconds'"))
     key_cache._recorded.clear()
     assert await used() > first
 

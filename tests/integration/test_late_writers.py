@@ -3,11 +3,11 @@
 import socket
 
 import pytest
-from sqlalchemy import text
 
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.indexing import IndexWork
 from shared.query.retrieve import Query
 from tests.integration.test_stages import texts_found
@@ -75,7 +75,7 @@ async def test_suspected_questions_of_next_version_wait(services, library, provi
     await IndexStage([services.indexer]).settle([await index_batch(services.indexer, await claim(1))])
     await work(services, "generate")
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE chunks SET lost_leases = 2 WHERE state = 'generated'"))
+        await connection.execute(Statement("UPDATE chunks SET lost_leases = 2 WHERE state = 'generated'"))
 
     assert await claim(10, suspects=True) == []
 

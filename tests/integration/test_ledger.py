@@ -7,7 +7,6 @@ from functools import partial
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
 
 from shared.domain.attempts import FailedAttempt
 from shared.domain.chunks import ChunkContent
@@ -26,6 +25,7 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import ListPosition
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import TransactionConflict
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.finishing import Finishing
 from shared.ledger.work.generation import GenerateWork
@@ -77,7 +77,7 @@ async def end_leases(services):
     async with services.database.begin() as connection:
         for table in ("documents", "chunks"):
             await connection.execute(
-                text(f"UPDATE {table} SET due_at = now() - interval '1 s' WHERE leased_by IS NOT NULL")
+                Statement(f"UPDATE {table} SET due_at = now() - interval '1 s' WHERE leased_by IS NOT NULL")
             )
 
 
@@ -148,7 +148,7 @@ async def test_extension_does_not_wait_for_locked_rows(services, library):
     short = ParseWork(services.database, worker="short", lease=SHORT)
     locked, free = [document.lease for document in await short.claim(2)]
     async with services.database.begin() as settling:  # a settlement, which may then need the other row
-        await settling.execute(text("SELECT 1 FROM documents WHERE id = :id FOR UPDATE"), {"id": locked.id})
+        await settling.execute(Statement("SELECT 1 FROM documents WHERE id = :id FOR UPDATE"), {"id": locked.id})
         async with asyncio.timeout(TIMEOUT_SECONDS):
             extension = await services.ledger[ParseWork].extend([locked, free])
     await age_rows(services.database, "documents.due_at", SHORT)
@@ -170,7 +170,7 @@ async def test_extension_waits_for_no_settlement_of_call(services, library):
     others = {chunk.lease.token for chunk in claimed if chunk.document_id != documents[0].id}
 
     async with services.database.begin() as settling:  # a settlement has deleted the call and is not committed
-        await settling.execute(text("DELETE FROM abandoned_calls"))
+        await settling.execute(Statement("DELETE FROM abandoned_calls"))
         async with asyncio.timeout(TIMEOUT_SECONDS / 4):
             extension = await services.ledger[GenerateWork].extend([chunk.lease for chunk in claimed])
 
@@ -221,7 +221,7 @@ async def test_undecodable_row_does_not_stop_other_claims(services, library):
     await parsed(services, library, "an odd chunk", "a sound chunk")
     await index_texts(services)
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql(
+        await connection.execute_sql(
             "UPDATE chunk_contents SET content = '[1]' WHERE content->>'text' = 'an odd chunk'"
         )
 
@@ -244,9 +244,7 @@ async def test_first_paid_result_is_stored_despite_stale_claim(services, library
         [paid(quick, "Paid second?")]
     )  # too late: the first result is stored already and is kept
     async with services.database.begin() as connection:
-        assert (await connection.execute(text("SELECT questions FROM completions"))).scalars().all() == [
-            ["Paid first?"]
-        ]
+        assert (await connection.execute(Statement("SELECT questions FROM completions"))).scalars() == [["Paid first?"]]
 
 
 async def test_same_content_is_generated_once_at_a_time(services, library):
@@ -417,22 +415,24 @@ async def test_replaced_document_keeps_live_version(services, library):
     await services.ledger[Finishing].finish([document.id])
 
     async with services.database.begin() as connection:
-        swept = (await connection.execute(text("SELECT obsolete_version, repeats FROM sweeps"))).all()
+        swept = (await connection.execute(Statement("SELECT obsolete_version, repeats FROM sweeps"))).all()
         assert [tuple(row) for row in swept] == [(2, True)]
     assert (await services.ledger[Documents].get("default", document.id)).live_version == 1
     assert len(await services.ledger[Leftovers].purge_versions()) == 1
     async with services.database.begin() as connection:
-        remaining = (await connection.execute(text("SELECT content ->> 'text', version FROM chunk_contents"))).all()
+        remaining = (
+            await connection.execute(Statement("SELECT content ->> 'text', version FROM chunk_contents"))
+        ).all()
         assert [tuple(row) for row in remaining] == [("one", 1)]
 
 
 async def test_resubmission_during_deletion_creates_new_document(services, library):
     document = await library.add("one", "a.md")
     async with services.database.begin() as connection:
-        await connection.execute(text("SELECT 1 FROM documents FOR UPDATE"))
+        await connection.execute(Statement("SELECT 1 FROM documents FOR UPDATE"))
         adding = asyncio.create_task(library.add("two", "a.md"))
         await until_blocked(services.database)
-        await connection.execute(text("UPDATE documents SET state = 'deleting'"))
+        await connection.execute(Statement("UPDATE documents SET state = 'deleting'"))
 
     assert (await adding).id != document.id
 
@@ -455,7 +455,7 @@ async def test_batch_documents_are_locked_in_name_order(services, library, exist
         await lock(connection, "a")
         writing = asyncio.create_task(services.ledger[Documents].submit_many(theirs))
         await until_blocked(services.database)
-        await connection.execute(text("SET LOCAL lock_timeout = '0.1s'"))  # deadlocks are checked after a second
+        await connection.execute(Statement("SET LOCAL lock_timeout = '0.1s'"))  # deadlocks are checked after a second
         await lock(connection, "b")
 
     assert [(each.accepted, each.document.external_id, each.document.version) for each in await writing] == [
@@ -590,10 +590,10 @@ async def test_due_returns_queues_with_work(services, library):
 async def test_repeated_schema_migration_changes_nothing(services):
     from shared.ledger.postgres.schema import migrate
 
-    await migrate(services.database.engine)
+    await migrate(services.database)
 
     async with services.database.begin() as connection:
-        assert (await connection.execute(text("SELECT count(*) FROM alembic_version"))).scalar() == 1
+        assert (await connection.execute(Statement("SELECT count(*) FROM alembic_version"))).scalar_one_or_none() == 1
 
 
 async def test_replacement_is_retried_after_deadlock(services, library):
@@ -607,11 +607,11 @@ async def test_replacement_is_retried_after_deadlock(services, library):
         with suppress(TransactionConflict):
             async with services.database.begin() as worker:
                 locked = {"id": document.id}
-                await worker.execute(text("SELECT 1 FROM chunks WHERE document_id = :id FOR UPDATE"), locked)
+                await worker.execute(Statement("SELECT 1 FROM chunks WHERE document_id = :id FOR UPDATE"), locked)
                 replacement = asyncio.create_task(library.add("two", name))
-                while not (await worker.execute(text("SELECT 1 FROM pg_locks WHERE NOT granted"))).first():
+                while not (await worker.execute(Statement("SELECT 1 FROM pg_locks WHERE NOT granted"))).first():
                     await asyncio.sleep(0.01)
-                await worker.execute(text("SELECT 1 FROM documents WHERE id = :id FOR UPDATE"), locked)
+                await worker.execute(Statement("SELECT 1 FROM documents WHERE id = :id FOR UPDATE"), locked)
             replaced = True
         assert (await replacement).version == 2
 
@@ -619,7 +619,9 @@ async def test_replacement_is_retried_after_deadlock(services, library):
 async def set_age(services, age):
     """Set the age of open documents."""
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE documents SET updated_at = now() - CAST(:age AS interval)"), {"age": age})
+        await connection.execute(
+            Statement("UPDATE documents SET updated_at = now() - CAST(:age AS interval)"), {"age": age}
+        )
 
 
 async def test_finished_old_document_is_found_within_a_minute(services, library):
@@ -633,7 +635,7 @@ async def test_finished_old_document_is_found_within_a_minute(services, library)
     assert await services.ledger[Finishing].find_ended() == []  # it was checked a moment ago
 
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE documents SET due_at = due_at - interval '1 minute'"))
+        await connection.execute(Statement("UPDATE documents SET due_at = due_at - interval '1 minute'"))
     assert await services.ledger[Finishing].find_ended() == [document.id]
 
 

@@ -172,8 +172,8 @@ async def test_unavailable_provider_is_paused_after_few_attempts(services, libra
     provider.script(down=True)
     await work(services, "generate")
     async with services.database.begin() as connection:
-        chunks, attempts = (await connection.exec_driver_sql("SELECT count(*), sum(attempts) FROM chunks")).one()
-        await connection.exec_driver_sql("UPDATE chunks SET due_at = now()")
+        chunks, attempts = (await connection.execute_sql("SELECT count(*), sum(attempts) FROM chunks")).one()
+        await connection.execute_sql("UPDATE chunks SET due_at = now()")
     provider.reset()
 
     await work(services, "generate")
@@ -186,8 +186,6 @@ async def test_unavailable_provider_is_paused_after_few_attempts(services, libra
     assert await services.limiters.llm._client.refresh(TIMEOUT_SECONDS)
     await work(services, "generate")
     async with services.database.begin() as connection:
-        generated = (
-            await connection.exec_driver_sql("SELECT count(*) FROM chunks WHERE state = 'generated'")
-        ).scalar_one()
+        generated = (await connection.execute_sql("SELECT count(*) FROM chunks WHERE state = 'generated'")).scalar_one()
     assert generated == 40
     assert provider.stats()["calls"] == 41  # the neutral call and one per chunk

@@ -197,7 +197,7 @@ async def test_slow_transaction_is_reported_once_visible(services, library, sett
         number, _ = await feed.news(None)
         document = await library.add("alpha")
         async with services.database.begin() as connection:  # as if it had started 15 s before its commit
-            await connection.exec_driver_sql("UPDATE documents SET updated_at = now() - interval '15 seconds'")
+            await connection.execute_sql("UPDATE documents SET updated_at = now() - interval '15 seconds'")
         clock.now += 1
         _, pieces = await feed.news(number)
 
@@ -206,7 +206,7 @@ async def test_slow_transaction_is_reported_once_visible(services, library, sett
 
 async def age_documents(services):
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("UPDATE documents SET updated_at = now() - interval '1 hour'")
+        await connection.execute_sql("UPDATE documents SET updated_at = now() - interval '1 hour'")
 
 
 async def test_chunk_changes_report_document_awaiting_questions(services, library):
@@ -236,7 +236,7 @@ async def test_chunk_progress_updates_document_time_rarely(services, library):
     document = await parsed(services, library, "one", "two")
     await index_texts(services)
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("UPDATE documents SET updated_at = now() + interval '1 minute'")
+        await connection.execute_sql("UPDATE documents SET updated_at = now() + interval '1 minute'")
     before = (await services.ledger[Documents].get("default", document.id)).updated_at
     for _ in range(2):
         (chunk,) = (await services.ledger[GenerateWork].claim(1)).chunks
@@ -280,7 +280,7 @@ async def test_completions_during_ledger_outage_are_reported(services, library, 
         assert b"event: error" in pieces
         await work(services)
         async with services.database.begin() as connection:  # as if the ledger had been unavailable for a minute
-            await connection.exec_driver_sql("UPDATE documents SET updated_at = now() - interval '40 seconds'")
+            await connection.execute_sql("UPDATE documents SET updated_at = now() - interval '40 seconds'")
         feed._seen_at -= timedelta(minutes=1)
         clock.now += 1
         _, pieces = await feed.news(number)

@@ -7,7 +7,6 @@ from datetime import timedelta
 from urllib.parse import urlsplit
 
 import pytest
-from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from structlog.testing import capture_logs
 
@@ -15,6 +14,7 @@ from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
 from shared.domain.errors import Unavailable
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 from shared.providers.provider import Provider
 from shared.vectors.index import Index
 from tests.conftest import Library
@@ -24,10 +24,10 @@ from tests.support.proxy import Fault, Link
 from tests.support.waiting import eventually
 
 HARBOUR = ("# Harbour\n\nThe harbour opens at six.", "harbour.md")
-NEXT = text(
+NEXT = Statement(
     "UPDATE deployment SET wanted = jsonb_build_object('n', coalesce((wanted ->> 'n')::int, 0) + 1) RETURNING 1"
 )
-COUNTED = text("SELECT coalesce((wanted ->> 'n')::int, 0) AS n FROM deployment")
+COUNTED = Statement("SELECT coalesce((wanted ->> 'n')::int, 0) AS n FROM deployment")
 
 
 @asynccontextmanager
@@ -55,16 +55,16 @@ async def executed(database):
 
 
 @guards(
-    "shared/ledger/postgres/lending.py",
-    "if connection.driver_connection.is_closed():",
+    "shared/ledger/postgres/pool.py",
+    "if connection.is_closed or now - connection.opened_at > _OLDEST_SECONDS:",
     "if False:",
-    "if time.monotonic() - record.info.get(_IDLE_SINCE, time.monotonic()) < _FRESH_SECONDS:",
+    "if now - connection.idle_since < _FRESH_SECONDS:",
     "if True:",
     means="the pool lends a connection that the network closed while it was idle",
 )
 @pytest.mark.parametrize("pooler", ["none", "transaction"])
 async def test_connections_closed_while_idle_fail_nothing(services, settings, pooler, monkeypatch):
-    monkeypatch.setattr("shared.ledger.postgres.lending._FRESH_SECONDS", 0.1)
+    monkeypatch.setattr("shared.ledger.postgres.pool._FRESH_SECONDS", 0.1)
     async with proxied(settings, pooler=pooler) as (link, database):
         await database.warm(3)
         link.change(Fault(idle_seconds=0.2))
@@ -74,14 +74,14 @@ async def test_connections_closed_while_idle_fail_nothing(services, settings, po
 
 
 @guards(
-    "shared/ledger/postgres/lending.py",
-    "connection.run_async(_ping)",
+    "shared/ledger/postgres/pool.py",
+    'await asyncio.wait_for(connection.driver.execute(";"), _TEST_SECONDS)',
     "pass",
     means="an idle connection is lent although its other end is silent",
 )
 async def test_silent_idle_connection_is_replaced(services, settings, monkeypatch):
-    monkeypatch.setattr("shared.ledger.postgres.lending._FRESH_SECONDS", 0.0)
-    monkeypatch.setattr("shared.ledger.postgres.lending._PING_SECONDS", 0.5)
+    monkeypatch.setattr("shared.ledger.postgres.pool._FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("shared.ledger.postgres.pool._TEST_SECONDS", 0.5)
     async with proxied(settings, pool_size=1) as (link, database):
         before = await executed(database)
         link.change(Fault("stale"))
@@ -95,7 +95,7 @@ async def test_silent_idle_connection_is_replaced(services, settings, monkeypatc
 
 @guards(
     "shared/ledger/postgres/database.py",
-    "if not (error.connection_invalidated and _only_reads(statement)):",
+    "if not (_is_lost(error) and _only_reads(statement)):",
     "if True:",
     means="a query whose reply was reset fails instead of being sent again",
 )

@@ -121,7 +121,7 @@ async def test_lost_lease_is_counted(services, library):
     await services.ledger[ParseWork].claim(1)
     assert value("foreask_leases_lost_total", stage="parse") == before
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql(f"UPDATE documents SET due_at = now() WHERE id = '{document.id}'")
+        await connection.execute_sql(f"UPDATE documents SET due_at = now() WHERE id = '{document.id}'")
     await services.ledger[ParseWork].claim(1)
 
     assert value("foreask_leases_lost_total", stage="parse") == before + 1

@@ -8,7 +8,6 @@ import httpx
 import orjson
 import pytest
 from pydantic import TypeAdapter
-from sqlalchemy import text
 
 from features.all import FEATURES
 from features.builds.gate import MIN_QUESTIONS
@@ -17,6 +16,7 @@ from shared.ledger.builds.builds import Builds
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.statements import Statement
 from shared.query.retrieve.question_vectors import QuestionVectors
 from shared.services import build
 from shared.settings import Embedding
@@ -180,7 +180,7 @@ async def test_closed_gate_keeps_live_build_and_explains(foreask, filled, two_em
     (await filled.post(BUILDS, json={"embedding": "other"})).raise_for_status()
     await process_all(two_embeddings)
     async with two_embeddings.database.begin() as connection:
-        await connection.exec_driver_sql(
+        await connection.execute_sql(
             "DELETE FROM documents WHERE external_id = '1.md' AND collection_id IN"
             " (SELECT id FROM collections WHERE build = 2)"
         )
@@ -287,7 +287,7 @@ async def answering(two_embeddings):
         JOIN chunks c ON c.id = ANY(q.chunk_ids) JOIN documents d ON d.id = c.document_id
         JOIN collections b ON b.id = d.collection_id"""
     async with two_embeddings.database.begin() as connection:
-        ((logged, found),) = {tuple(row) for row in await connection.execute(text(statement))}
+        ((logged, found),) = {tuple(row) for row in await connection.execute(Statement(statement))}
     assert logged == found
     return found
 
@@ -358,7 +358,9 @@ async def test_stale_api_cache_serves_old_build_until_ttl(two_builds, two_embedd
         assert await answering(two_embeddings) == 1
         app.state.api.collection_cache._now = lambda: time.monotonic() + 5
         async with two_embeddings.database.begin() as connection:
-            await connection.execute(text("UPDATE collections SET live_until = live_until - interval '61 seconds'"))
+            await connection.execute(
+                Statement("UPDATE collections SET live_until = live_until - interval '61 seconds'")
+            )
         while await two_embeddings.ledger[Builds].delete_documents():
             pass
         assert await found(another, "Which beta2 was it?") == [("2.md", "The text was edited.")]
@@ -370,7 +372,7 @@ async def test_query_over_dropped_build_is_repeated_on_live(two_builds, two_embe
         (await two_builds.post(f"{BUILDS}/2/switch", json={"force": True})).raise_for_status()
         (await two_builds.delete(f"{BUILDS}/1")).raise_for_status()
         statement = "UPDATE collections SET live_until = live_until - interval '61 seconds' RETURNING 1"
-        await two_embeddings.database.rows(text(statement))
+        await two_embeddings.database.rows(Statement(statement))
         await cleaned(two_embeddings)
 
     monkeypatch.setattr("shared.query.retrieve.live._LONG_SECONDS", 0.0)

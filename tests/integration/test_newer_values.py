@@ -2,8 +2,8 @@
 
 import orjson
 import pytest
-from sqlalchemy import text
 
+from shared.ledger.postgres.statements import Statement
 from tests.support.api import as_tenant, calling, with_keys, work
 
 HEADERS = as_tenant("alice")
@@ -24,8 +24,8 @@ ADD_TO_EACH = """
 """
 
 # Stores a history and a calibration, which only failures and long work write.
-SET_HISTORY = text("UPDATE chunks SET history = CAST(:value AS jsonb)")
-SET_CALIBRATION = text("UPDATE collections SET calibration = CAST(:value AS jsonb)")
+SET_HISTORY = Statement("UPDATE chunks SET history = CAST(:value AS jsonb)")
+SET_CALIBRATION = Statement("UPDATE collections SET calibration = CAST(:value AS jsonb)")
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def as_json(value):
 async def add_to(services, table, column, *, each=False):
     statement = (ADD_TO_EACH if each else ADD).format(table=table, column=column)
     async with services.database.begin() as connection:
-        changed = await connection.execute(text(statement))
+        changed = await connection.execute(Statement(statement))
     assert changed.rowcount > 0, (table, column)
 
 

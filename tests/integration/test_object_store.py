@@ -8,11 +8,11 @@ from uuid import uuid4
 import httpx
 import orjson
 import pytest
-from sqlalchemy import text
 
 from shared.buckets.connection import RETRIES
 from shared.domain.errors import Unavailable
 from shared.ledger.documents.documents import Documents
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.maintenance import orphans
 from shared.maintenance.orphans import Orphans
@@ -323,8 +323,8 @@ async def test_copied_folder_works_as_object_store(services, stored, settings, s
         assert await found(client) == ["lamp.md"]
 
 
-LEASED_OR_ATTEMPTED = text("SELECT 1 FROM documents WHERE leased_by IS NOT NULL OR attempts > 0")
-MAKE_DUE = text("UPDATE documents SET due_at = now() RETURNING 1")
+LEASED_OR_ATTEMPTED = Statement("SELECT 1 FROM documents WHERE leased_by IS NOT NULL OR attempts > 0")
+MAKE_DUE = Statement("UPDATE documents SET due_at = now() RETURNING 1")
 
 
 @pytest.fixture

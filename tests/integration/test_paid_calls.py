@@ -9,7 +9,6 @@ from datetime import timedelta
 import pytest
 from pydantic import SecretStr
 from rich.console import Console, Group
-from sqlalchemy import text
 
 from api.schemas.status import StatusView, UsageReply
 from cli.output import _usage
@@ -20,6 +19,7 @@ from shared.ingest.generate.bills import highest_usage
 from shared.ingest.generate.question_list import request as first_request
 from shared.ingest.index.stage import index_batch
 from shared.ledger.budgets.budgets import Budgets
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.indexing import IndexWork
@@ -88,7 +88,7 @@ def paid(server):
 
 async def make_due(services):
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE chunks SET due_at = now()"))
+        await connection.execute(Statement("UPDATE chunks SET due_at = now()"))
 
 
 async def usage(client, kind="generate"):

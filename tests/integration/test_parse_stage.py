@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 from redis.asyncio import Redis
-from sqlalchemy import text
 
 from shared.broker.wakeups import Wakeups
 from shared.domain.documents import ReadyQuestion
@@ -14,6 +13,7 @@ from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.states import DocumentState
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.ledger.documents.documents import Documents
+from shared.ledger.postgres.statements import Statement
 from tests.conftest import Library
 from tests.support.api import work
 from tests.support.loopwatch import watched_loop
@@ -34,7 +34,7 @@ async def test_many_quoted_questions_do_not_block_event_loop(services, library):
 
     watch.require_free()
     async with services.database.begin() as connection:
-        found = await connection.execute(text("SELECT content->>'text', ready_questions FROM chunk_contents"))
+        found = await connection.execute(Statement("SELECT content->>'text', ready_questions FROM chunk_contents"))
         assigned = [(content, question) for content, given in found for question in given]
     assert len(assigned) == 6001
     assert all(question.split()[3] in content.split() for content, question in assigned if "lamp" in question)
@@ -45,7 +45,9 @@ async def test_many_quoted_questions_do_not_block_event_loop(services, library):
 
 async def document_states(services):
     async with services.database.begin() as connection:
-        return [tuple(row) for row in await connection.execute(text("SELECT DISTINCT state, attempts FROM documents"))]
+        return [
+            tuple(row) for row in await connection.execute(Statement("SELECT DISTINCT state, attempts FROM documents"))
+        ]
 
 
 async def test_unavailable_upload_folder_does_not_fail_documents(services, library):
@@ -63,7 +65,7 @@ async def test_unavailable_upload_folder_does_not_fail_documents(services, libra
     folder.rmdir()
     folder.with_name("elsewhere").rename(folder)
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE documents SET due_at = now()"))
+        await connection.execute(Statement("UPDATE documents SET due_at = now()"))
     await work(services, "parse")
     assert await document_states(services) == [("indexing", 0)]
 
@@ -122,7 +124,7 @@ async def test_unsettleable_document_becomes_poison_without_stopping_others(serv
         for _ in range(SUSPECT_AFTER + DEATHS_ALONE):
             assert await state_of(bad) == DocumentState.PARSING
             async with services.database.begin() as connection:
-                await connection.execute(text("UPDATE documents SET due_at = now()"))
+                await connection.execute(Statement("UPDATE documents SET due_at = now()"))
             await work(forged, "parse")
     failed = await services.ledger[Documents].get("default", bad.id)
     assert failed.state == DocumentState.FAILED

@@ -1,16 +1,16 @@
 """Hot statements keep their plans for some seconds; PostgreSQL plans all others at each execution."""
 
 import pytest
-from sqlalchemy import text
 
-from shared.ledger.postgres import driver
+from shared.ledger.postgres.connections import DriverConnection
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.finishing import SQL
 from tests.support.planted import guards
 
 MARKED, UNMARKED = (SQL.lock_advancing, {"ids": []}), (SQL.check_open, {"limit": 1})
-ARRAYS = text("SELECT CAST('{a}' AS text[]) AS texts, CAST('{1}' AS bigint[]) AS numbers")
-EXECUTED = text("""
+ARRAYS = Statement("SELECT CAST('{a}' AS text[]) AS texts, CAST('{1}' AS bigint[]) AS numbers")
+EXECUTED = Statement("""
     SELECT coalesce(sum(generic_plans), 0)::int AS generic, coalesce(sum(custom_plans), 0)::int AS custom
     FROM pg_prepared_statements WHERE starts_with(statement, :start)
 """)
@@ -31,7 +31,7 @@ async def executed(database, start):
 
 
 async def mode(database):
-    (row,) = await database.rows(text("SHOW plan_cache_mode"))
+    (row,) = await database.rows(Statement("SHOW plan_cache_mode"))
     return row["plan_cache_mode"]
 
 
@@ -40,18 +40,18 @@ async def test_only_marked_statements_keep_plans(database):
         await database.rows(*MARKED)
         await database.rows(*UNMARKED)
 
-    assert await executed(database, str(MARKED[0])[:50]) == (3, 0)
-    assert await executed(database, str(UNMARKED[0])[:50]) == (0, 3)
+    assert await executed(database, MARKED[0].sql[:50]) == (3, 0)
+    assert await executed(database, UNMARKED[0].sql[:50]) == (0, 3)
 
 
 @guards(
-    "shared/ledger/postgres/plans.py",
-    "_plans(connection).generic = None",
+    "shared/ledger/postgres/connections.py",
+    "self._plans.generic = None",
     "pass",
     means="a rollback leaves a connection in another mode than recorded",
 )
 async def test_mode_is_set_again_after_rollback(database):
-    async with database.engine.connect() as connection:
+    async with database.transaction() as connection:
         await connection.execute(*MARKED)
         await connection.rollback()
     assert await mode(database) == "force_custom_plan"
@@ -69,12 +69,11 @@ async def test_consecutive_marked_statements_change_mode_once(database):
 
 
 async def test_second_connection_looks_up_no_types(settings, services, monkeypatch):
-    monkeypatch.setattr(driver.TypeCachingConnection, "_found", {})
+    monkeypatch.setattr(DriverConnection, "_found", {})
     for lookups in (1, 0):
         database, sent = Database(settings.database_url.get_secret_value(), pool_size=1), []
-        async with database.engine.connect() as connection:
-            pooled = (await connection.get_raw_connection()).driver_connection
-        pooled.add_query_logger(lambda query, sent=sent: sent.append(query.query))
+        async with database.pool.lend() as connection:
+            connection.driver.add_query_logger(lambda query, sent=sent: sent.append(query.query))
         await database.warm()
         (row,) = await database.rows(ARRAYS)
         assert list(row.values()) == [["a"], [1]]
@@ -83,7 +82,10 @@ async def test_second_connection_looks_up_no_types(settings, services, monkeypat
 
 
 async def test_expired_plans_are_discarded_once(database):
+    async with database.pool.lend() as connection:
+        sent = []
+        connection.driver.add_query_logger(lambda query: sent.append(query.query))
     for _ in range(3):
         await database.rows(*MARKED)
 
-    assert sum(await executed(database, "DISCARD PLANS")) == 1
+    assert sent.count("DISCARD PLANS") == 1

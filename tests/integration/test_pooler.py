@@ -9,7 +9,6 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
-from sqlalchemy import event, text
 from sqlalchemy.engine import make_url
 from structlog.testing import capture_logs
 
@@ -23,6 +22,7 @@ from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import AdvisoryLock, Database, begin_alone
 from shared.ledger.postgres.roles import make_app_role
 from shared.ledger.postgres.schema import migrate
+from shared.ledger.postgres.statements import Statement
 from shared.services import build, parts
 from tests.conftest import Library
 from tests.support.api import work
@@ -41,10 +41,14 @@ SESSION_STATE = re.compile(
 def forget_sessions(database):
     """Discard the session state after each transaction, like a pooler that changes connections."""
 
-    @event.listens_for(database.engine.sync_engine, "checkin")
-    def discard(connection, _):
-        if connection is not None:
-            connection.run_async(lambda driver: driver.execute("DISCARD ALL"))
+    kept = database.pool._return
+
+    async def discard(connection, *, is_usable):
+        if is_usable:
+            await connection.driver.execute("DISCARD ALL")
+        await kept(connection, is_usable=is_usable)
+
+    database.pool._return = discard
 
 
 @pytest.fixture
@@ -58,7 +62,7 @@ async def pooled(services, settings):
 
 async def value(database, sql):
     async with database.begin() as connection:
-        return (await connection.execute(text(sql))).scalar_one()
+        return (await connection.execute(Statement(sql))).scalar_one()
 
 
 @pytest.mark.usefixtures("provider")
@@ -88,7 +92,8 @@ async def test_pooled_sessions_set_no_unsupported_parameters(pooled):
 
 def test_no_statement_depends_on_session_state():
     texts = {path.name: path.read_text().replace("TEMPORARY ON DATABASE", "") for path in LEDGER.rglob("*.py")}
-    del texts["plans.py"]  # not used with a pooler
+    texts["connections.py"] = texts["connections.py"].partition("async def _set_mode")[0]  # not used with a pooler
+    del texts["plans.py"]
     found = {name: SESSION_STATE.search(text) for name, text in texts.items()}  # a privilege, not a temporary table
 
     assert {name: match.group() for name, match in found.items() if match} == {}
@@ -126,7 +131,7 @@ async def test_concurrent_migrations_release_locks_per_transaction(other):
     database = Database(other, timeout=None, pooler="transaction")
     forget_sessions(database)
     try:
-        await asyncio.gather(*(migrate(database.engine) for _ in range(3)))
+        await asyncio.gather(*(migrate(database) for _ in range(3)))
 
         assert await value(database, "SELECT count(*) FROM alembic_version") == 1
         assert await value(database, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
@@ -148,19 +153,19 @@ async def test_process_that_waits_for_migrations_has_no_transaction(other, waiti
         SELECT coalesce(array_agg((pid, xact_start)::text), '{}') FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
     """
-    await migrate(holder.engine)
+    await migrate(holder)
     try:
-        async with begin_alone(holder.engine, AdvisoryLock.MIGRATION) as connection:
+        async with begin_alone(holder, AdvisoryLock.MIGRATION) as connection:
             held = (
                 await connection.execute(
-                    text("SELECT (pid, xact_start)::text FROM pg_stat_activity WHERE pid = pg_backend_pid()")
+                    Statement("SELECT (pid, xact_start)::text FROM pg_stat_activity WHERE pid = pg_backend_pid()")
                 )
             ).scalar_one()
 
             async def transactions():
                 return set(await value(holder, transactions_now)) - {held}
 
-            waiter = asyncio.create_task(waiting(database.engine))
+            waiter = asyncio.create_task(waiting(database))
             await eventually(transactions)
             for _ in range(5):
                 seen = await transactions()
@@ -212,7 +217,7 @@ async def test_connection_pool_size_depends_on_role(settings, monkeypatch, role,
     class Counted(Database):
         def __init__(self, url, **options):
             super().__init__(url, **options)
-            sizes.append(self.engine.pool.size())
+            sizes.append(self.pool.size)
 
     monkeypatch.setattr(parts, "Database", Counted)
     async with build(role, settings.model_copy(update={"database_pool_size": set_to}), FEATURES):

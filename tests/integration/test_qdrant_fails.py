@@ -10,7 +10,6 @@ from uuid import UUID
 
 import pytest
 from qdrant_client import models
-from sqlalchemy import text
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
@@ -25,6 +24,7 @@ from shared.ingest.index.stage import index_batch
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.indexing import IndexWork
 from shared.vectors.index import Index
 from shared.vectors.schema.points import Point
@@ -169,7 +169,7 @@ async def test_unwritable_collection_does_not_keep_other_builds(services, index,
     await cleaner.drop_builds()
     async with services.database.begin() as connection:
         await connection.execute(
-            text("UPDATE collections SET index_name = name, emptied_at = now() - interval '1 hour'")
+            Statement("UPDATE collections SET index_name = name, emptied_at = now() - interval '1 hour'")
         )
     link.change(Fault(refuse="/collections/full/points"))
 
@@ -295,8 +295,8 @@ async def test_chunk_rejected_after_indexing_matches_ledger(services, library, o
     (document,) = await once(ready, (HARBOUR, "a.md"))
     refuse_texts()
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE documents SET state = 'searchable'"))
-        await connection.execute(text("UPDATE chunks SET state = 'generated', due_at = now()"))
+        await connection.execute(Statement("UPDATE documents SET state = 'searchable'"))
+        await connection.execute(Statement("UPDATE chunks SET state = 'generated', due_at = now()"))
     await work(services, "index")
 
     (chunk,) = await services.ledger[Documents].chunks("default", document.id)
@@ -324,7 +324,7 @@ async def test_late_worker_abandoning_chunk_deletes_only_own_points(services, li
     await once(generated)
     (late,) = await services.ledger[IndexWork].claim(10)
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE chunks SET due_at = now() - interval '1 second'"))
+        await connection.execute(Statement("UPDATE chunks SET due_at = now() - interval '1 second'"))
     await work(services, "index")
     before, _ = await stored(services, library)
     assert before
@@ -367,7 +367,7 @@ def nudged(monkeypatch, polled):
 async def test_rejected_collection_is_named_and_stops_no_nudge(services, nudged, capsys):
     for tenant, name in (("bad", "a/b"), ("good", "grey-3")):
         await Library(services, tenant).collection()
-        change = text("UPDATE collections SET index_name = :name WHERE tenant = :tenant")
+        change = Statement("UPDATE collections SET index_name = :name WHERE tenant = :tenant")
         async with services.database.begin() as connection:
             await connection.execute(change, {"name": name, "tenant": tenant})
     await create_collection(services, "grey-3")
@@ -384,7 +384,7 @@ async def test_scheduler_starts_pending_optimizations_of_collections(services, s
     for number, name in enumerate(names):
         await create_collection(services, name)
         await Library(services, f"t{number}").collection()
-        change = text("UPDATE collections SET index_name = :name WHERE tenant = :tenant")
+        change = Statement("UPDATE collections SET index_name = :name WHERE tenant = :tenant")
         async with services.database.begin() as connection:
             await connection.execute(change, {"name": name, "tenant": f"t{number}"})
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
 
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Unavailable
 from shared.ingest.index import writer
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.statements import Statement
 from shared.vectors.index import Index
 from shared.vectors.transport.addresses import Addresses
 from shared.vectors.transport.requests import Requests
@@ -55,8 +55,8 @@ async def qdrant(services, server, provider, monkeypatch):
 
 async def execute(services, statement, **parameters):
     async with services.database.begin() as connection:
-        result = await connection.execute(text(statement), parameters)
-        return result.all() if result.returns_rows else []
+        result = await connection.execute(Statement(statement), parameters)
+        return result.all()
 
 
 async def chunks_of(services, tenant):

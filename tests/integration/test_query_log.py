@@ -35,7 +35,7 @@ async def filled(once):
 
 async def logged(services):
     async with services.database.begin() as connection:
-        found = await connection.exec_driver_sql("SELECT id, tenant, question, chunk_ids FROM queries")
+        found = await connection.execute_sql("SELECT id, tenant, question, chunk_ids FROM queries")
         return {str(row.id): (row.tenant, row.question, [str(chunk) for chunk in row.chunk_ids]) for row in found}
 
 
@@ -127,7 +127,7 @@ async def test_expired_queries_are_deleted(client, services, monkeypatch):
     for _ in range(6):
         await client.post("/v1/retrieve", json=QUESTION)
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql(
+        await connection.execute_sql(
             "UPDATE queries SET created_at = now() - interval '31 days' WHERE id IN (SELECT id FROM queries LIMIT 5)"
         )
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
 
 from features.erasure.ledger.erasures import Erasures
 from shared.domain.attempts import FailedAttempt
@@ -30,6 +29,7 @@ from shared.ledger.documents.page_texts import PageTexts
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import AdvisoryLock, lock
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.leftovers import Leftovers
@@ -37,10 +37,10 @@ from shared.ledger.work.pages import CLAIM_PAGES, Pages
 from tests.conftest import Library
 from tests.integration.test_builds import filled
 from tests.integration.test_erasure import finished
-from tests.integration.test_statements import statements as sent_statements
 from tests.support.api import work
 from tests.support.planted import guards
 from tests.support.scans import BLANK, FAINT, SMEARED, picture, scan, with_reader
+from tests.support.sent import sent_statements
 from tests.support.waiting import eventually
 from workers.scheduler import NO_READER, explain_waiting_pages
 
@@ -60,8 +60,8 @@ def reader(scanned):
 
 async def run(services, statement, **parameters):
     async with services.database.begin() as connection:
-        result = await connection.execute(text(statement), parameters)
-        return [tuple(row) for row in result] if result.returns_rows else []
+        result = await connection.execute(Statement(statement), parameters)
+        return [tuple(row) for row in result]
 
 
 async def submitted(services, *pages, tenant="default", name="scan.pdf", questions=(), **options):
@@ -759,7 +759,7 @@ async def test_concurrent_claim_stays_within_limit_of_pages(scanned):
         parameters = limited._claim(8, suspects=False) | {"languages": None}
         first = (await connection.execute(CLAIM_PAGES[False], parameters)).all()
         await pages_due(scanned, "default", *numbered(8, "upload"), name="upload.pdf")
-        with sent_statements(scanned, "pg_try_advisory_xact_lock") as tries:
+        with sent_statements("pg_try_advisory_xact_lock") as tries:
             second = asyncio.create_task(limited.claim(8))
             await eventually(lambda: second.done() or tries)
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
 
 from features.sources.ledger.hints import Hints
 from features.sources.ledger.sources import Sources
@@ -17,6 +16,7 @@ from shared.domain.states import DocumentState
 from shared.ledger.documents.dead_letters import DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.storage.references import Reference
 from tests.integration.test_api_sources import ParseWorker, add, write
@@ -50,7 +50,7 @@ def worker(services, allowed):
 
 async def rows(services, statement):
     async with services.database.begin() as connection:
-        return (await connection.execute(text(statement))).all()
+        return (await connection.execute(Statement(statement))).all()
 
 
 async def objects(services):

@@ -5,11 +5,11 @@ from dataclasses import replace
 from math import ceil, log2
 
 import pytest
-from sqlalchemy import text
 
 from features.erasure.ledger.erasures import Erasures
 from shared.domain.batches import Unanswered
 from shared.domain.states import DocumentState
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.batches import Batches
 from shared.ledger.work.shown_batches import ShownBatches
 from tests.integration.test_batch_budgets import PLENTY, unpolled
@@ -39,7 +39,7 @@ from tests.support.waiting import eventually
 __all__ = ["lane", "unprobed"]
 
 POISON = "number 3 "
-LOCK = text("SELECT id FROM batches WHERE id = :id FOR UPDATE")
+LOCK = Statement("SELECT id FROM batches WHERE id = :id FOR UPDATE")
 BLOCKED = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 OF_TENANT = "FROM batches WHERE tenant IS NOT NULL ORDER BY lines DESC, state"
 

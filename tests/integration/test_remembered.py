@@ -1,8 +1,7 @@
 """A state that a process has built once is the same for each test that needs it."""
 
-from sqlalchemy import text
-
 from shared.ledger.documents.documents import Documents
+from shared.ledger.postgres.statements import Statement
 from tests.support.api import ready
 from tests.support.counters import DIFFERENCES
 from tests.support.emptying import empty
@@ -14,9 +13,10 @@ async def everything(services, remembered):
     async with services.database.begin() as connection:
         names = await columns(connection)
         rows = {
-            name: (await connection.execute(text(f"SELECT t::text FROM {name} t ORDER BY 1"))).all() for name in names
+            name: (await connection.execute(Statement(f"SELECT t::text FROM {name} t ORDER BY 1"))).all()
+            for name in names
         }
-        assert (await connection.execute(text(DIFFERENCES))).all() == []
+        assert (await connection.execute(Statement(DIFFERENCES))).all() == []
     return rows, await remembered._points(), remembered._files()
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from qdrant_client import models
-from sqlalchemy import event, text
 from structlog.testing import capture_logs
 
 from features.estimates.routes import estimator_of
@@ -13,10 +12,12 @@ from shared.ingest.generate.quality import is_of_similarity
 from shared.ingest.index import reuse
 from shared.ledger.builds.builds import Builds
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.statements import Statement
 from tests.conftest import Library
 from tests.support.api import ready, work
 from tests.support.provider import Script, ScriptedEndpoints
 from tests.support.qdrant import qdrant_client
+from tests.support.sent import sent_statements
 
 NAME = ("default", "default")
 PROMPT = "Ask what a child would ask about {title}.\nNumber of questions: {count}\n\n{text}"
@@ -29,8 +30,8 @@ TEXT = "\n\n".join(SECTIONS[:2])
 
 async def run(services, statement, **parameters):
     async with services.database.begin() as connection:
-        result = await connection.execute(text(statement), parameters)
-        return list(result) if result.returns_rows else []
+        result = await connection.execute(Statement(statement), parameters)
+        return list(result)
 
 
 async def migrated(services, **options):
@@ -214,18 +215,9 @@ async def test_text_with_prepended_questions_is_not_reused(services, library, pr
 
 
 async def test_uploads_without_second_build_search_no_vectors(services, library, provider):
-    statements = []
-    engine = services.database.engine.sync_engine
-
-    def record(connection, cursor, statement, *_):
-        statements.append(statement)
-
-    event.listen(engine, "before_cursor_execute", record)
-    try:
+    with sent_statements("o.public_id = d.public_id AND") as searches:
         await library.add(TEXT, "a.md")
         await work(services)
-    finally:
-        event.remove(engine, "before_cursor_execute", record)
 
-    assert not [statement for statement in statements if "o.public_id = d.public_id AND" in statement]
+    assert searches == []
     assert embedded(provider) > 0

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import pairwise
 
+import asyncpg
 import pytest
 from redis.asyncio import Redis
-from sqlalchemy.exc import ProgrammingError
 
 from features.feedback.ledger.feedback import Feedback
 from features.feedback.retraction import delete_retracted
@@ -310,7 +310,7 @@ async def test_failed_search_wakes_other_queues(services, library):
     wakeups = Wakeups(services.settings.redis_url.get_secret_value())
     await run(services, "ALTER TABLE chunks RENAME TO hidden_chunks")
     try:
-        with pytest.raises(ProgrammingError):
+        with pytest.raises(asyncpg.PostgresError):
             await scheduler.wake(replace(services, wakeups=wakeups))
     finally:
         await run(services, "ALTER TABLE hidden_chunks RENAME TO chunks")

@@ -15,7 +15,6 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 from pydantic import SecretStr
-from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from cli.commands import server
@@ -29,6 +28,7 @@ from shared.ledger.postgres import revision, schema
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.revision import SchemaNewer, SchemaOutdated
 from shared.ledger.postgres.schema import _MIGRATIONS
+from shared.ledger.postgres.statements import Statement
 from shared.services import build
 from tests.conftest import Library
 from tests.support.api import work
@@ -53,7 +53,7 @@ async def test_older_schema_is_reported(services, monkeypatch):
 
 
 async def test_missing_schema_is_reported(services, monkeypatch):
-    monkeypatch.setattr(revision, "_REVISION", text("SELECT version_num FROM nowhere.alembic_version"))
+    monkeypatch.setattr(revision, "_REVISION", Statement("SELECT version_num FROM nowhere.alembic_version"))
     with pytest.raises(SchemaOutdated, match="has no schema: run `foreask schema`"):
         await revision.require_schema(services.database)
 
@@ -61,18 +61,20 @@ async def test_missing_schema_is_reported(services, monkeypatch):
 # --- migrations of a ledger in use ---
 
 # Reads the revision of a ledger.
-REVISION = text("SELECT version_num FROM alembic_version")
+REVISION = Statement("SELECT version_num FROM alembic_version")
 
 # Writes a row.
-INSERT_ROW = text("INSERT INTO completions (content_key, tenant, model, questions) VALUES (:key, 'alice', 'm', '{}')")
+INSERT_ROW = Statement(
+    "INSERT INTO completions (content_key, tenant, model, questions) VALUES (:key, 'alice', 'm', '{}')"
+)
 
 # Returns a row if an index creation waits for a writer.
-BUILDING = text("""
+BUILDING = Statement("""
     SELECT 1 FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONCURRENTLY%' AND wait_event_type = 'Lock'
 """)
 
 # Returns whether the index is complete.
-VALID = text("SELECT indisvalid FROM pg_index WHERE indexrelid = CAST('ix_completions_colour' AS regclass)")
+VALID = Statement("SELECT indisvalid FROM pg_index WHERE indexrelid = CAST('ix_completions_colour' AS regclass)")
 
 HEAD = '"""A migration."""\n\nimport sqlalchemy as sa\nfrom alembic import op\n\n'
 COLUMN = 'op.add_column("completions", sa.Column("colour", sa.Text()))'
@@ -152,9 +154,9 @@ def test_long_locking_migration_is_detected(tmp_path, upgrade, found):
 async def migrated(session_services):
     """Yield the name of a database with this code's schema: a copy takes half the time of the migration."""
     async with empty_database(session_services) as database:
-        await schema.migrate(database.engine)
+        await schema.migrate(database)
         await database.aclose()  # PostgreSQL copies no database that has connections
-        yield database.engine.url.database
+        yield database._arguments["database"]
 
 
 @pytest.fixture
@@ -182,17 +184,17 @@ async def test_migration_bounds_lock_waits_and_indexes_concurrently(ledger, tmp_
     monkeypatch.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "one", COLUMN))
     monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "100ms")
     async with ledger.begin() as reader:  # holds a lock for long, like a backup
-        await reader.execute(text("SELECT 1 FROM completions"))
+        await reader.execute(Statement("SELECT 1 FROM completions"))
         async with asyncio.timeout(TIMEOUT_SECONDS):
             with pytest.raises(Unavailable, match="run it again"):
-                await schema.migrate(ledger.engine)
-    assert await ledger.rows(REVISION) == [{"version_num": HEAD_REVISION}]
-    await schema.migrate(ledger.engine)
+                await schema.migrate(ledger)
+    assert [dict(row) for row in await ledger.rows(REVISION)] == [{"version_num": HEAD_REVISION}]
+    await schema.migrate(ledger)
 
     monkeypatch.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "two", COLUMN, CONCURRENT_INDEX))
     async with ledger.begin() as writer:
         await writer.execute(INSERT_ROW, {"key": b"a"})
-        migrating = asyncio.gather(*(schema.migrate(ledger.engine) for _ in range(2)))
+        migrating = asyncio.gather(*(schema.migrate(ledger) for _ in range(2)))
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while not await ledger.rows(BUILDING):
                 await asyncio.sleep(0.02)
@@ -200,8 +202,8 @@ async def test_migration_bounds_lock_waits_and_indexes_concurrently(ledger, tmp_
         async with asyncio.timeout(TIMEOUT_SECONDS), ledger.begin() as other:
             await other.execute(INSERT_ROW, {"key": b"b"})
     await migrating
-    assert await ledger.rows(REVISION) == [{"version_num": f"{int(HEAD_REVISION) + 2:04}"}]
-    assert await ledger.rows(VALID) == [{"indisvalid": True}]
+    assert [dict(row) for row in await ledger.rows(REVISION)] == [{"version_num": f"{int(HEAD_REVISION) + 2:04}"}]
+    assert [dict(row) for row in await ledger.rows(VALID)] == [{"indisvalid": True}]
 
 
 @guards(
@@ -219,8 +221,11 @@ async def test_mistake_in_schema_is_reported_with_line(services, tmp_path, monke
 
     async with empty_database(services) as database:
         with pytest.raises(asyncpg.UndefinedFunctionError) as raised:
-            await schema.migrate(database.engine)
-        assert await database.rows(text("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")) == []
+            await schema.migrate(database)
+        assert [
+            dict(row)
+            for row in await database.rows(Statement("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"))
+        ] == []
 
     line = 1 + correct[: correct.index(before)].count("\n")
     assert raised.value.__notes__ == [f"schema.sql, line {line}"]
@@ -229,7 +234,7 @@ async def test_mistake_in_schema_is_reported_with_line(services, tmp_path, monke
 # --- two releases at the same time ---
 
 # The oldest code that may run on the schema.
-COMPAT = text("SELECT min_revision FROM schema_compat")
+COMPAT = Statement("SELECT min_revision FROM schema_compat")
 SOON = timedelta(seconds=0.02)
 
 
@@ -245,7 +250,8 @@ class ReadCounter:
 
 
 def url_of(database):
-    return database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    parts = {"password": "", **database._arguments}
+    return "postgresql://{user}:{password}@{host}:{port}/{database}".format(**parts)
 
 
 def test_every_migration_declares_oldest_code_for_it():
@@ -262,45 +268,45 @@ async def test_code_ingests_on_schema_of_next_release(services, ledger, provider
     async with build("all", settings, FEATURES) as running:
         library = Library(running)
         before = await library.add("# Leave\n\nThirty days of leave.", "a.md")
-        await schema.migrate(ledger.engine)  # while this release runs
+        await schema.migrate(ledger)  # while this release runs
         after = await library.add("# Trains\n\nTrains leave at seven.", "b.md")
         await work(running)
         states = [(await running.ledger[Documents].get("default", each.id)).state for each in (before, after)]
         restarted = await revision.require_schema(running.database)
 
-    assert await ledger.rows(REVISION) != [{"version_num": HEAD_REVISION}]
-    assert await ledger.rows(COMPAT) == [{"min_revision": HEAD_REVISION}]
+    assert [dict(row) for row in await ledger.rows(REVISION)] != [{"version_num": HEAD_REVISION}]
+    assert [dict(row) for row in await ledger.rows(COMPAT)] == [{"min_revision": HEAD_REVISION}]
     assert states == [DocumentState.READY] * 2
     assert restarted is True
 
 
 @guards(
     "shared/ledger/postgres/schema.py",
-    "        async with engine.begin() as connection:\n            await connection.execute(_RAISE_TOKENS)",
+    "        async with database.transaction() as connection:\n            await connection.execute(_RAISE_TOKENS)",
     "        await lock_connection.execute(_RAISE_TOKENS)",
     means="the lock of the migrations does not see the function that a migration creates",
 )
 async def test_migration_may_create_function_that_raises_tokens(ledger, tmp_path, monkeypatch):
-    (definition,) = await ledger.rows(text("SELECT pg_get_functiondef('raise_tokens()'::regprocedure) AS sql"))
+    (definition,) = await ledger.rows(Statement("SELECT pg_get_functiondef('raise_tokens()'::regprocedure) AS sql"))
     async with ledger.begin() as connection:
-        await connection.execute(text("DROP FUNCTION raise_tokens()"))
-    await ledger.engine.dispose()  # each connection looks for the function when it opens
+        await connection.execute(Statement("DROP FUNCTION raise_tokens()"))
+    await ledger.pool.aclose()  # each connection looks for the function when it opens
     monkeypatch.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "more", f"op.execute({definition.sql!r})"))
 
-    await schema.migrate(ledger.engine)
+    await schema.migrate(ledger)
 
-    assert await ledger.rows(text("SELECT to_regprocedure('raise_tokens()') IS NOT NULL AS found")) == [{"found": True}]
+    (row,) = await ledger.rows(Statement("SELECT to_regprocedure('raise_tokens()') IS NOT NULL AS found"))
+    assert row.found
 
 
 async def test_added_columns_change_no_result_of_statements(ledger):
     """PostgreSQL refuses a cached plan whose result has changed, so running code must not return `*`."""
     found = all_statements()
-    async with ledger.engine.connect() as connection:
-        driver = (await connection.get_raw_connection()).driver_connection
+    async with ledger.pool.lend() as connection:
+        driver = connection.driver
 
         async def results():
-            compiled = {name: str(each.compile(dialect=connection.dialect)) for name, each in found.items()}
-            prepared = {name: await driver.prepare(each) for name, each in compiled.items()}
+            prepared = {name: await driver.prepare(each.sql) for name, each in found.items()}
             return {name: [column.name for column in each.get_attributes()] for name, each in prepared.items()}
 
         before = await results()
@@ -314,7 +320,7 @@ async def test_added_columns_change_no_result_of_statements(ledger):
 
 async def test_code_refuses_schema_that_needs_newer_code(ledger, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "m", COLUMN, oldest=NEXT))
-    await schema.migrate(ledger.engine)
+    await schema.migrate(ledger)
 
     said = f"at revision {NEXT}, which needs code of revision {NEXT} or newer, and this code has {HEAD_REVISION}: run"
     with pytest.raises(SchemaNewer, match=said):
@@ -334,13 +340,13 @@ async def test_older_release_does_not_change_newer_schema(ledger, tmp_path, monk
     """A rollback runs the old release's `foreask schema`; its roles must not lose rights that newer code uses."""
     with monkeypatch.context() as newer:
         newer.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "m", COLUMN))
-        await schema.migrate(ledger.engine)
+        await schema.migrate(ledger)
     monkeypatch.setenv("FOREASK_DATABASE_URL", url_of(ledger))
 
     await asyncio.to_thread(run_schema, [])
 
     assert "which can run on it: nothing is changed" in capsys.readouterr().out
-    assert await ledger.rows(REVISION) == [{"version_num": NEXT}]
+    assert [dict(row) for row in await ledger.rows(REVISION)] == [{"version_num": NEXT}]
 
 
 async def test_wait_returns_when_schema_and_role_appear(services):
@@ -354,20 +360,20 @@ async def test_wait_returns_when_schema_and_role_appear(services):
         ]
         await eventually(lambda: min(clock.reads for clock in clocks) > 10)  # several checks have failed
         assert not any(task.done() for task in waiting)
-        await schema.migrate(ledger.engine)
+        await schema.migrate(ledger)
         await waiting[0]
         assert not waiting[1].done()
 
         role = url.username
         async with ledger.begin() as connection:
-            await connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
+            await connection.execute_sql(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
         async with ledger.begin() as connection:
-            await connection.exec_driver_sql(f"GRANT SELECT ON alembic_version TO {role}")
+            await connection.execute_sql(f"GRANT SELECT ON alembic_version TO {role}")
         await waiting[1]
         await late.aclose()
         async with ledger.begin() as connection:
-            await connection.exec_driver_sql(f"DROP OWNED BY {role}")
-            await connection.exec_driver_sql(f"DROP ROLE {role}")
+            await connection.execute_sql(f"DROP OWNED BY {role}")
+            await connection.execute_sql(f"DROP ROLE {role}")
 
 
 @guards(
@@ -406,7 +412,9 @@ async def test_wait_fails_with_sentence_after_its_time(services, monkeypatch):
         monkeypatch.setenv("FOREASK_DATABASE_URL", url_of(ledger))
         with pytest.raises(SystemExit, match=r"Waited up to 0\.1 s for the schema: The ledger has no schema: run"):
             await asyncio.to_thread(run_schema, ["--wait", "0.1"])
-        assert await ledger.rows(text("SELECT 1 FROM pg_tables WHERE schemaname = 'public'")) == []
+        assert [
+            dict(row) for row in await ledger.rows(Statement("SELECT 1 FROM pg_tables WHERE schemaname = 'public'"))
+        ] == []
 
         monkeypatch.setenv("FOREASK_DATABASE_URL", "postgresql://nobody:x@127.0.0.1:1/none")
         with pytest.raises(

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from features.all import FEATURES
 from features.erasure.check import erasure_check_of
 from shared.domain.errors import InvalidInput
+from shared.ledger.postgres.statements import Statement
 from shared.services import build
 from shared.services.start import check_start, hint_of, travels_openly
 from shared.settings import TenantLimits
@@ -78,13 +78,12 @@ asyncio.run(main())
 @pytest.mark.parametrize("command", [["api"], ["workers", "parse"], ["workers", "scheduler"]])
 async def test_programs_report_missing_schema(services, forks, tmp_path, command):
     url = services.settings.database_url.get_secret_value()
-    async with services.database.engine.connect() as connection:
-        await connection.execution_options(isolation_level="AUTOCOMMIT")
-        await connection.execute(text("CREATE DATABASE empty"))
+    async with services.database.pool.lend() as connection:
+        await connection.execute(Statement("CREATE DATABASE empty"))
         variables = services.settings.environment() | {"FOREASK_DATABASE_URL": url.rpartition("/")[0] + "/empty"}
         program = forks.launch([sys.executable, "-m", *command], os.environ | variables, tmp_path / "log")
         code = await asyncio.to_thread(program.wait, 60)
-        await connection.execute(text("DROP DATABASE empty WITH (FORCE)"))
+        await connection.execute(Statement("DROP DATABASE empty WITH (FORCE)"))
 
     log = (tmp_path / "log").read_text()
     assert code == 1, log

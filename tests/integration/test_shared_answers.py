@@ -5,12 +5,12 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import text
 
 from features.erasure.ledger.erasures import Erasures
 from features.shared_answers.feature import forget
 from features.shared_answers.ledger import SharedAnswers
 from shared.ledger.feedback.query_log import QueryLog
+from shared.ledger.postgres.statements import Statement
 from tests.conftest import Library
 from tests.integration.test_erasure import finished
 from tests.support.api import as_tenant, calling, with_keys, work
@@ -68,13 +68,13 @@ async def opened(client, answer, headers=None):
 
 async def rows(services):
     async with services.database.begin() as connection:
-        return (await connection.execute(text("SELECT count(*) FROM shared_answers"))).scalar_one()
+        return (await connection.execute(Statement("SELECT count(*) FROM shared_answers"))).scalar_one()
 
 
 async def make_due(services, age):
     async with services.database.begin() as connection:
         await connection.execute(
-            text("UPDATE shared_answers SET checked_at = now() - CAST(:age AS interval)"), {"age": age}
+            Statement("UPDATE shared_answers SET checked_at = now() - CAST(:age AS interval)"), {"age": age}
         )
 
 
@@ -206,7 +206,7 @@ async def test_expired_answer_is_hidden_and_deleted(services, settings, leave):
             headers=as_tenant("alice"),
         )
         async with services.database.begin() as connection:
-            await connection.execute(text("UPDATE shared_answers SET expires_at = now()"))
+            await connection.execute(Statement("UPDATE shared_answers SET expires_at = now()"))
 
         assert too_long.status_code == 422
         assert (await opened(client, answer)).status_code == 404
@@ -280,7 +280,7 @@ async def test_document_erased_during_answer_cannot_be_shared(services, settings
         answer = (await client.post("/v1/query", json=QUESTION, headers=as_tenant("alice"))).json()
         body = {"query_id": answer["metadata"]["query_id"], "answer": answer["answer"]}
         async with services.database.begin() as connection:
-            written = (await connection.execute(text("SELECT answer_sha256 FROM queries"))).scalar_one()
+            written = (await connection.execute(Statement("SELECT answer_sha256 FROM queries"))).scalar_one()
         erased = UUID(answer["citations"][0]["document_id"])
         await finished(services, await services.ledger[Erasures].start_document(erased, "alice"))
         await services.ledger[QueryLog].record_answer(UUID(body["query_id"]), written)  # the model wrote meanwhile

@@ -8,7 +8,6 @@ from uuid import uuid4
 import numpy as np
 import pytest
 from qdrant_client import models
-from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from shared.domain.collections import CollectionOptions, Weights
@@ -17,6 +16,7 @@ from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.rows.questions import QUESTIONS
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.indexing import IndexWork
 from shared.ledger.work.parsing import ParseWork
 from shared.query.retrieve import Query
@@ -100,7 +100,7 @@ async def test_repeated_indexing_writes_same_points(services, library, provider)
     await work(services, "index")
     before = await points(services, library)
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("UPDATE chunks SET state = 'generated', due_at = now()")
+        await connection.execute_sql("UPDATE chunks SET state = 'generated', due_at = now()")
     await work(services, "index")
 
     assert (await points(services, library)).keys() == before.keys()
@@ -285,7 +285,7 @@ async def test_collection_rejected_by_qdrant_does_not_block_others(services, lib
                 "UPDATE collections SET index_name = :name WHERE id = :id",
                 "UPDATE sweeps SET index_name = :name WHERE collection_id = :id",
             ):
-                await connection.execute(text(statement), {"name": index_name, "id": collection.id})
+                await connection.execute(Statement(statement), {"name": index_name, "id": collection.id})
 
     await rename(f"no/such/path-{services.indexer.space}")  # Qdrant answers 501 to every request for this path
     await services.ledger[Documents].delete("default", (await library.add("Another.")).id)
@@ -295,7 +295,7 @@ async def test_collection_rejected_by_qdrant_does_not_block_others(services, lib
 
     async def states():
         async with services.database.begin() as connection:
-            found = await connection.execute(text("SELECT tenant, state FROM documents ORDER BY tenant, state"))
+            found = await connection.execute(Statement("SELECT tenant, state FROM documents ORDER BY tenant, state"))
             return [tuple(row) for row in found]
 
     assert await states() == [("default", "deleting"), ("default", "indexing"), ("other", "ready")]
@@ -400,7 +400,7 @@ async def test_document_that_kills_workers_becomes_dead_letter(services, library
         assert len(await services.ledger[ParseWork].claim(1, suspects=suspect)) == 1
         assert await services.ledger[ParseWork].claim(1, suspects=not suspect) == []
         async with services.database.begin() as connection:
-            await connection.exec_driver_sql("UPDATE documents SET due_at = now() WHERE leased_by IS NOT NULL")
+            await connection.execute_sql("UPDATE documents SET due_at = now() WHERE leased_by IS NOT NULL")
     other = await library.add("A harmless text about the sea and its ships.", "fine.md")
     await work(services)
 
@@ -537,7 +537,7 @@ def described(stored):
 async def passed_questions(services):
     async with services.database.begin() as connection:
         live = f"SELECT {QUESTIONS}, q.reasons FROM chunk_questions q JOIN documents d ON d.live_version = q.version"
-        ((questions, reasons),) = (await connection.execute(text(live))).all()
+        ((questions, reasons),) = (await connection.execute(Statement(live))).all()
     return [question for question, reason in zip(questions, reasons, strict=True) if reason is None]
 
 

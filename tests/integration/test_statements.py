@@ -1,9 +1,5 @@
 """foreask sends no useless or duplicate statements to the ledger."""
 
-from contextlib import contextmanager
-
-from sqlalchemy import event
-
 from shared.domain.work import LeaseExtension
 from shared.ledger.documents.documents import Documents
 from shared.ledger.work.backlog import Backlogs
@@ -11,29 +7,14 @@ from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.indexing import IndexWork
 from shared.ledger.work.parsing import ParseWork
 from tests.support.api import work
+from tests.support.sent import sent_statements
 
 HARBOUR = "The harbour opens at seven in the morning."
 
 
-@contextmanager
-def statements(services, containing):
-    """Record the statements sent to the ledger that contain a text."""
-    engine, sent = services.database.engine.sync_engine, []
-
-    def record(_connection, _cursor, statement, *_):
-        if containing in statement:
-            sent.append(statement)
-
-    event.listen(engine, "before_cursor_execute", record)
-    try:
-        yield sent
-    finally:
-        event.remove(engine, "before_cursor_execute", record)
-
-
 async def test_only_generate_leases_update_abandoned_calls(services, library, provider):
     await library.add(HARBOUR)
-    with statements(services, "abandoned_calls") as sent:
+    with sent_statements("abandoned_calls") as sent:
         documents = [document.lease for document in await services.ledger[ParseWork].claim(1)]
         assert await services.ledger[ParseWork].extend(documents) == LeaseExtension({documents[0].token}, set())
         await services.ledger[ParseWork].release(documents)
@@ -41,7 +22,7 @@ async def test_only_generate_leases_update_abandoned_calls(services, library, pr
 
     await work(services, "parse")
     chunks = [chunk.lease for chunk in (await services.ledger[GenerateWork].claim(1)).chunks]
-    with statements(services, "abandoned_calls") as sent:
+    with sent_statements("abandoned_calls") as sent:
         await services.ledger[GenerateWork].extend(chunks)
         await services.ledger[GenerateWork].release(chunks)
     assert len(sent) == 2
@@ -51,7 +32,7 @@ async def test_each_index_claim_is_one_statement(services, library, provider):
     await library.add(HARBOUR)
     await work(services, "parse")
 
-    with statements(services, "UPDATE chunks w") as sent:
+    with sent_statements("UPDATE chunks w") as sent:
         assert len(await services.ledger[IndexWork].claim(10)) == 1
         assert await services.ledger[IndexWork].claim(10, suspects=True) == []
     assert len(sent) == 2
@@ -59,8 +40,8 @@ async def test_each_index_claim_is_one_statement(services, library, provider):
 
 async def test_single_statements_run_without_transaction(services, library):
     await library.collection()
-    async with services.database.engine.connect() as connection:
-        driver = (await connection.get_raw_connection()).driver_connection
+    async with services.database.pool.lend() as connection:
+        driver = connection.driver
     sent = []
 
     def record(query):
@@ -82,7 +63,7 @@ async def test_replaced_version_is_swept_once(services, library, provider):
     document = await library.add(f"{HARBOUR} It closes at nine.", "harbour.md", questions=["When does it close?"])
     await work(services, "parse")
 
-    with statements(services, "INTO sweeps") as sent:
+    with sent_statements("INTO sweeps") as sent:
         await work(services, "index")
 
     assert len(sent) == 1

@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
 
 from features.sources.domain import NewSource, SourceChanges, SyncState
 from features.sources.ledger.hints import Hints
@@ -25,6 +24,7 @@ from shared.domain.jobs import JobKind, JobState, PauseReason
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
+from shared.ledger.postgres.statements import Statement
 from shared.maintenance.jobs.runner import JobWork, Runner
 from tests.support.api import work
 from tests.support.planted import guards
@@ -50,7 +50,7 @@ async def synced(services, corpus):
 
 async def execute(services, statement, **parameters):
     async with services.database.begin() as connection:
-        return await connection.execute(text(statement), parameters)
+        return await connection.execute(Statement(statement), parameters)
 
 
 async def job_of(services, sync):

@@ -27,7 +27,7 @@ async def rows(services):
     """Return the number of rows of each table, and of points in Qdrant."""
     async with services.database.begin() as connection:
         counts = {
-            name: (await connection.exec_driver_sql(f"SELECT count(*) FROM {name}")).scalar_one()
+            name: (await connection.execute_sql(f"SELECT count(*) FROM {name}")).scalar_one()
             for name in await columns(connection)
         }
     collection = await services.ledger[Collections].get("default", "default")

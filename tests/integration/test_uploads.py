@@ -7,11 +7,11 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
 
 from cli.commands import uploads as command
 from shared.domain.errors import Unavailable
 from shared.ledger.documents.documents import Documents
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.maintenance import orphans
 from shared.storage import uploads as storage
@@ -138,9 +138,9 @@ async def claim_upload(services, name):
 
     document = await Library(services).add("text")
     async with services.database.begin() as connection:
-        (own,) = (await connection.execute(text("SELECT upload FROM document_versions"))).scalars()
+        (own,) = (await connection.execute(Statement("SELECT upload FROM document_versions"))).scalars()
         await connection.execute(
-            text("UPDATE document_versions SET upload = :name WHERE document_id = :id"),
+            Statement("UPDATE document_versions SET upload = :name WHERE document_id = :id"),
             {"name": name, "id": document.id},
         )
     await services.uploads.remove([own])

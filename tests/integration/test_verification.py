@@ -105,7 +105,7 @@ async def indexed(services, once, library):
 async def forget_sweeps(services):
     """Delete the sweeps, as if they had been done: a point that waits for one is not a finding."""
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("DELETE FROM sweeps")
+        await connection.execute_sql("DELETE FROM sweeps")
 
 
 def visible_state(points):
@@ -177,8 +177,8 @@ async def test_lost_collection_is_rebuilt_without_calls(indexed, provider):
     assert verified.repaired == verified.missing == len(before)
     await work(indexed.services)
     async with indexed.services.database.begin() as connection:
-        assert not (await connection.exec_driver_sql("SELECT 1 FROM chunks WHERE state = 'dead'")).all()
-        await connection.exec_driver_sql("UPDATE chunks SET due_at = now() WHERE state = 'generated'")
+        assert not (await connection.execute_sql("SELECT 1 FROM chunks WHERE state = 'dead'")).all()
+        await connection.execute_sql("UPDATE chunks SET due_at = now() WHERE state = 'generated'")
     await work(indexed.services)
 
     assert visible_state(await indexed.points()) == visible_state(before)
@@ -270,7 +270,7 @@ async def test_unpaid_questions_are_reported_without_calls(indexed, provider):
     before = await indexed.points()
     await indexed.remove(*chunk_points(before))
     async with indexed.services.database.begin() as connection:
-        await connection.exec_driver_sql("DELETE FROM completions")
+        await connection.execute_sql("DELETE FROM completions")
 
     findings, verified = await indexed.verify(repair=True)
 
@@ -346,7 +346,7 @@ async def test_points_awaiting_sweep_are_not_findings(indexed, library):
     newer = next(p for p in before.values() if p.payload["version"] == 2)
     await indexed.write(newer, str(uuid4()), version=1, chunk_id=str(uuid4()))
     async with indexed.services.database.begin() as connection:
-        await connection.exec_driver_sql(
+        await connection.execute_sql(
             "INSERT INTO sweeps (collection_id, tenant, index_name, document_id, obsolete_version,"
             " below_version, due_at)"
             " SELECT d.collection_id, d.tenant, l.index_name, d.id, 1, 2, now() + interval '1 hour'"
@@ -520,7 +520,7 @@ async def claimed(services):
 
 async def lose_leases(services):
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("UPDATE job_claims SET leased_until = now() - interval '1 second'")
+        await connection.execute_sql("UPDATE job_claims SET leased_until = now() - interval '1 second'")
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -583,7 +583,7 @@ async def test_long_verification_gives_way_to_waiting_one(indexed, monkeypatch):
     long, other = await claimed(services), None
     async with services.database.begin() as connection:
         for _ in range(2):
-            await connection.exec_driver_sql(QUEUE_ANOTHER)
+            await connection.execute_sql(QUEUE_ANOTHER)
     other = await claimed(services)
 
     with pytest.raises(JobYielded):
@@ -658,7 +658,7 @@ async def test_same_request_joins_running_verification(indexed, settings, provid
 
 async def _rows(services):
     async with services.database.begin() as connection:
-        return (await connection.exec_driver_sql("SELECT count(*) FROM jobs")).scalar_one()
+        return (await connection.execute_sql("SELECT count(*) FROM jobs")).scalar_one()
 
 
 async def test_verification_continues_without_client_and_api(indexed, settings, provider, monkeypatch):

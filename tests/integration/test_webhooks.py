@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from uuid import UUID
 
+import asyncpg
 import httpx
 import orjson
 import pytest
@@ -23,8 +24,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
 
 from features.verification.ledger import Verifications
 from features.webhooks.addresses import parse, resolve
@@ -39,6 +38,7 @@ from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.finishing import Finishing
 from shared.outside import addresses
 from shared.outside.addresses import ForbiddenAddress
@@ -139,7 +139,7 @@ async def delivered_to(client, hook):
 
 async def make_due(services):
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE webhook_deliveries SET due_at = now() WHERE due_at IS NOT NULL"))
+        await connection.execute(Statement("UPDATE webhook_deliveries SET due_at = now() WHERE due_at IS NOT NULL"))
 
 
 def verified(secret, headers, body):
@@ -304,12 +304,12 @@ async def test_webhook_is_deleted_during_settlement(open_client, services, deliv
     await work(services, "parse")
     statement = "UPDATE {} SET created_at = created_at"
 
-    async with services.database.engine.connect() as settling:
-        await settling.execute(text(statement.format("webhook_deliveries")))
+    async with services.database.transaction() as settling:
+        await settling.execute(Statement(statement.format("webhook_deliveries")))
         deleting = asyncio.create_task(services.ledger[Webhooks].delete("default", UUID(hook["id"])))
         await eventually(partial(is_waiting, services))
-        with suppress(DBAPIError):  # PostgreSQL may end either transaction
-            await settling.execute(text(statement.format("webhooks")))
+        with suppress(asyncpg.PostgresError):  # PostgreSQL may end either transaction
+            await settling.execute(Statement(statement.format("webhooks")))
     await deleting
 
     assert await services.ledger[Webhooks].list("default") == []
@@ -323,12 +323,12 @@ async def test_result_is_recorded_despite_deadlock(open_client, services, delive
     (due,) = await hooks.claim(webhooks=10, of_one=10, lease=timedelta(minutes=1))
     statement = "UPDATE {} SET created_at = created_at"
 
-    async with services.database.engine.connect() as other:
-        await other.execute(text(statement.format("webhooks")))
+    async with services.database.transaction() as other:
+        await other.execute(Statement(statement.format("webhooks")))
         settling = asyncio.create_task(hooks.settle(due.delivery, DeliveryAttempt(error="refused")))
         await eventually(partial(is_waiting, services))
-        with suppress(DBAPIError):  # PostgreSQL may end either transaction
-            await other.execute(text(statement.format("webhook_deliveries")))
+        with suppress(asyncpg.PostgresError):  # PostgreSQL may end either transaction
+            await other.execute(Statement(statement.format("webhook_deliveries")))
     await settling
 
     (delivery,) = await delivered_to(open_client, hook)
@@ -337,7 +337,7 @@ async def test_result_is_recorded_despite_deadlock(open_client, services, delive
 
 async def is_waiting(services):
     """Return whether a transaction waits for a lock."""
-    return await services.database.rows(text("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+    return await services.database.rows(Statement("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
 
 
 async def test_webhook_is_disabled_after_410_or_long_failure(open_client, services, deliverer, receiver):
@@ -355,7 +355,7 @@ async def test_webhook_is_disabled_after_410_or_long_failure(open_client, servic
     await deliverer.deliver()
     assert len(receiver.received) == 3  # a failing webhook gets a single attempt
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE webhooks SET failing_since = now() - interval '6 days'"))
+        await connection.execute(Statement("UPDATE webhooks SET failing_since = now() - interval '6 days'"))
     await make_due(services)
 
     await deliverer.deliver()
@@ -553,9 +553,9 @@ async def test_builds_and_erasures_send_messages_without_erased_names(open_clien
         await clean(services)
         async with services.database.begin() as connection:
             for table in ("sweeps", "outdated_objects", "abandoned_calls"):
-                await connection.execute(text(f"UPDATE {table} SET due_at = now()"))
-            await connection.execute(text("UPDATE collections SET emptied_at = now() - interval '1 hour'"))
-            await connection.execute(text("UPDATE erasures SET fenced_at = fenced_at - interval '1 minute'"))
+                await connection.execute(Statement(f"UPDATE {table} SET due_at = now()"))
+            await connection.execute(Statement("UPDATE collections SET emptied_at = now() - interval '1 hour'"))
+            await connection.execute(Statement("UPDATE erasures SET fenced_at = fenced_at - interval '1 minute'"))
         if (await open_client.get(f"/v1/erasures/{erasure['id']}")).json()["finished_at"]:
             break
 

@@ -5,10 +5,10 @@ import re
 
 import pytest
 from playwright.async_api import expect
-from sqlalchemy import text
 
 from bench.page import fill
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 from tests.page.conftest import TIMEOUT
 
 DOCUMENTS = 100_000
@@ -23,8 +23,8 @@ async def large(deployment):
     await fill(deployment, "large", DOCUMENTS)
     yield "large"
     database = Database(deployment.stack.settings.database_url.get_secret_value(), timeout=None)
-    async with database.engine.begin() as connection:
-        await connection.execute(text("DELETE FROM documents WHERE external_id LIKE 'paper-%'"))
+    async with database.transaction() as connection:
+        await connection.execute(Statement("DELETE FROM documents WHERE external_id LIKE 'paper-%'"))
     await database.aclose()
 
 

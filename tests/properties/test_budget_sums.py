@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import text
-
 from shared.domain.attempts import FailedAttempt, PaidReply
 from shared.domain.budgets import BudgetUnit, NewBudget, Period, Reserve, SetBy
 from shared.domain.errors import BudgetExhausted, Conflict, LeaseLost
@@ -22,6 +20,7 @@ from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.documents.documents import Documents
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.generation import GenerateWork
 from tests.support.api import work
 from tests.support.planted import guards
@@ -116,8 +115,8 @@ class History:
 
     async def sql(self, statement: str, **parameters: object):
         async with self.services.database.begin() as connection:
-            result = await connection.execute(text(statement), parameters)
-            return result.all() if result.returns_rows else []
+            result = await connection.execute(Statement(statement), parameters)
+            return result.all()
 
     # Steps
 

@@ -582,7 +582,7 @@ class Histories(RuleBasedStateMachine):
                    (SELECT count(*) FROM documents WHERE state NOT IN ('ready', 'degraded', 'failed')) AS documents,
                    (SELECT count(*) FROM accepted_questions WHERE state IN ('waiting', 'removing')) AS questions,
                    (SELECT count(*) FROM collections WHERE build_state NOT IN ('live', 'following')) AS builds""")
-        return dict(row._mapping)
+        return dict(row)
 
     async def _check(self) -> None:
         documents = await self.world.sql("SELECT * FROM documents ORDER BY external_id")

@@ -17,7 +17,6 @@ from typing import Any
 import httpx
 import uvicorn
 from fastapi import FastAPI
-from sqlalchemy import text
 from starlette.types import Receive, Scope, Send
 
 from api.app import create
@@ -25,6 +24,7 @@ from api.http.protocol import BoundedProtocol
 from shared.domain.documents import Document
 from shared.ingest.drain import Drain, DrainLimits, Stage
 from shared.ingest.index.stage import IndexStage
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.leftovers import Leftovers
 from shared.maintenance.jobs.runner import Runner
 from shared.services.all import AllServices
@@ -171,7 +171,7 @@ async def _drain(services: AllServices, stage: Stage[Any, Any]) -> int:
 async def delete_replaced(services: AllServices) -> None:
     """Delete the points of replaced versions, as if the searches that may still need them had ended."""
     async with services.database.begin() as connection:
-        due = text("UPDATE sweeps SET due_at = now() WHERE repeats AND due_at > now() RETURNING id")
+        due = Statement("UPDATE sweeps SET due_at = now() WHERE repeats AND due_at > now() RETURNING id")
         replaced = set((await connection.execute(due)).scalars())
     if replaced:
         sweeps = await services.ledger[Leftovers].due_sweeps(10_000)
@@ -218,7 +218,7 @@ async def running(services: AllServices) -> AsyncIterator[Runner]:
 async def left_behind(services: AllServices, settings: Settings) -> tuple[int, list[Path]]:
     """Return the number of document rows and the paths of the stored uploads."""
     async with services.database.begin() as connection:
-        rows = (await connection.exec_driver_sql("SELECT count(*) FROM documents")).scalar_one()
+        rows = (await connection.execute_sql("SELECT count(*) FROM documents")).scalar_one()
     return rows, list((settings.data_dir / "uploads").glob("??/*"))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from redis.asyncio import Redis
-from sqlalchemy import text
 
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 
 # The broker's values above 10^12 are times in milliseconds, also in JSON objects. The members of its sorted sets expire
 # at their scores.
@@ -45,4 +45,4 @@ async def age_rows(database: Database, column: str, by: timedelta) -> None:
     """Move a column of times into the past; its name is like `chunks.due_at`."""
     table, _, name = column.partition(".")
     async with database.begin() as connection:
-        await connection.execute(text(f"UPDATE {table} SET {name} = {name} - CAST(:by AS interval)"), {"by": by})
+        await connection.execute(Statement(f"UPDATE {table} SET {name} = {name} - CAST(:by AS interval)"), {"by": by})

@@ -21,6 +21,7 @@ KEPT_TABLES = ("deployment",)
 # Most tables are empty, and looking takes less than an empty deletion. TRUNCATE makes new files for each table and
 # index. PostgreSQL keeps the plans of a function's statements.
 _EMPTY = "IF EXISTS (SELECT FROM {table}) THEN DELETE FROM {table}; END IF;"
+_FORGET_WANTED = " UPDATE deployment SET wanted = NULL WHERE wanted IS NOT NULL;"
 _FUNCTION = """
     CREATE OR REPLACE FUNCTION testing.empty_tables() RETURNS void LANGUAGE plpgsql AS $$ BEGIN {statements} END $$
 """
@@ -28,19 +29,19 @@ _FUNCTION = """
 
 async def prepare(database: Database) -> None:
     """Create the schema, a trigger that refuses unknown transitions, and a function that empties all tables."""
-    await migrate(database.engine)
+    await migrate(database)
     await refuse_unknown_transitions(database)
     async with database.begin() as connection:
         tables = [name for name in await columns(connection) if name not in (*_COUNTS, *KEPT_TABLES)]
-        statements = " ".join(_EMPTY.format(table=table) for table in (*tables, *_COUNTS))
-        await connection.exec_driver_sql("CREATE SCHEMA IF NOT EXISTS testing")
-        await connection.exec_driver_sql(_FUNCTION.format(statements=statements))
+        statements = " ".join(_EMPTY.format(table=table) for table in (*tables, *_COUNTS)) + _FORGET_WANTED
+        await connection.execute_sql("CREATE SCHEMA IF NOT EXISTS testing")
+        await connection.execute_sql(_FUNCTION.format(statements=statements))
 
 
 async def empty(services: AllServices) -> None:
     """Delete the data of earlier tests, and reset the services as if they had just started."""
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("SELECT testing.empty_tables()")
+        await connection.execute_sql("SELECT testing.empty_tables()")
     await _empty_index(services)
     shutil.rmtree(services.settings.data_dir / "uploads", ignore_errors=True)
     await forget(services)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
-from sqlalchemy import text
 
 from features.all import FEATURES
+from shared.ledger.postgres.statements import Statement
 from shared.services import build
 from shared.services.all import AllServices
 from shared.settings import Settings
@@ -31,8 +31,8 @@ class SharedServices:
 
     async def sql(self, statement: str, **parameters: object) -> Sequence[Any]:
         async with self.services.database.begin() as connection:
-            result = await connection.execute(text(statement), parameters)
-            return result.all() if result.returns_rows else []
+            result = await connection.execute(Statement(statement), parameters)
+            return result.all()
 
 
 @contextmanager

@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from uuid import UUID
 
-from sqlalchemy import text
-
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 
 
 @asynccontextmanager
@@ -30,4 +29,4 @@ async def refusing(database: Database, table: str, event: str, row: UUID, *, col
 async def _run(database: Database, *statements: str) -> None:
     async with database.begin() as connection:
         for statement in statements:
-            await connection.execute(text(statement.replace(":", "\\:")))
+            await connection.execute(Statement(statement.replace(":", "\\:")))

@@ -88,13 +88,13 @@ class Remembered:
         number, inserts = next(_NUMBERS), []
         async with self._services.database.begin() as connection:
             for table in (await columns(connection)).keys() - set(KEPT_TABLES):
-                if (await connection.exec_driver_sql(f"SELECT EXISTS (SELECT FROM {table})")).scalar_one():
+                if (await connection.execute_sql(f"SELECT EXISTS (SELECT FROM {table})")).scalar_one():
                     copy = f"testing.{table}_{number}"
-                    await connection.exec_driver_sql(f"CREATE UNLOGGED TABLE {copy} AS TABLE {table}")
+                    await connection.execute_sql(f"CREATE UNLOGGED TABLE {copy} AS TABLE {table}")
                     inserts.append(f"INSERT INTO {table} TABLE {copy};")
             function = f"testing.restore_{number}()"
             body = f"LANGUAGE plpgsql AS $$ BEGIN {' '.join(inserts)} END $$"
-            await connection.exec_driver_sql(f"CREATE FUNCTION {function} RETURNS void {body}")
+            await connection.execute_sql(f"CREATE FUNCTION {function} RETURNS void {body}")
         return f"SELECT {function}"
 
     async def _points(self) -> dict[str, list[Any]]:

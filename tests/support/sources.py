@@ -130,7 +130,7 @@ async def make_older(services: AllServices, hours: int = 2) -> None:
     async with services.database.begin() as connection:
         for table, columns in _TIMES.items():
             moved = ", ".join(f"{column} = {column} - {shift}" for column in columns)
-            await connection.exec_driver_sql(f"UPDATE {table} SET {moved}")
+            await connection.execute_sql(f"UPDATE {table} SET {moved}")
 
 
 @dataclass

@@ -1,10 +1,10 @@
 """The tables of the ledger and their columns, as the database reports them."""
 
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from shared.ledger.postgres.connections import Connection
+from shared.ledger.postgres.statements import Statement
 
 # List the tables and their columns, without the two tables about the schema.
-_COLUMNS = text("""
+_COLUMNS = Statement("""
     SELECT table_name, array_agg(column_name::text ORDER BY ordinal_position) AS columns
     FROM information_schema.columns
     WHERE table_schema = 'public' AND table_name NOT IN ('alembic_version', 'schema_compat')
@@ -12,6 +12,6 @@ _COLUMNS = text("""
 """)
 
 
-async def columns(connection: AsyncConnection) -> dict[str, list[str]]:
+async def columns(connection: Connection) -> dict[str, list[str]]:
     """Return the columns of each table in order, by table name."""
     return {row.table_name: list(row.columns) for row in await connection.execute(_COLUMNS)}

@@ -45,6 +45,6 @@ _INSTALL = """
 async def refuse_unknown_transitions(database: Database) -> None:
     """Install the trigger; installing it again changes nothing."""
     async with database.begin() as connection:
-        await connection.exec_driver_sql(_CHECK)
+        await connection.execute_sql(_CHECK)
         for table, column in sorted({(transition.table, transition.column) for transition in TRANSITIONS.values()}):
-            await connection.exec_driver_sql(_INSTALL.format(table=table, column=column))
+            await connection.execute_sql(_INSTALL.format(table=table, column=column))

@@ -8,9 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 
-from sqlalchemy import text
-
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 
 TIMEOUT = "TEST_TIMEOUT"  # environment variable with another value of the next line
 # Ends a test whose condition never holds; long enough for a busy machine.
@@ -46,7 +45,9 @@ def wait_until(condition: Callable[[], object], failure: str = "", *, timeout: f
 
 async def until_blocked(database: Database, sessions: int = 1) -> None:
     """Wait until this many sessions wait for locks of others."""
-    waiting = text("SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+    waiting = Statement(
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
 
     async def are_blocked() -> bool:
         return len(await database.rows(waiting)) >= sessions

@@ -15,9 +15,6 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import RowMapping, TextClause, text
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from features.erasure.domain import Erasure
 from features.erasure.ledger.searches import SEARCHES
 from shared.domain.errors import NotFound
@@ -25,7 +22,9 @@ from shared.ledger.documents.documents import delete_rows, lock_rows
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.model import collections, states
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database, again_after_collision
+from shared.ledger.postgres.statements import Statement
 
 _SLICE = 1_000  # rows of one transaction
 # No transaction lasts longer than 20 s. After that, every settlement has seen the token, and its rows are visible.
@@ -37,9 +36,9 @@ _RECHECK_FOR = timedelta(days=7)
 SQL = statements.load(__file__, states.FRAGMENTS)
 
 
-def _delete_where(table: str, condition: str) -> TextClause:
+def _delete_where(table: str, condition: str) -> Statement:
     """Return the statement that deletes some rows of a table."""
-    return text(f"""
+    return Statement(f"""
         DELETE FROM {table} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table} WHERE {condition} LIMIT :limit)) RETURNING 1
     """)
 
@@ -111,10 +110,10 @@ class Erasures:
         scope = {"tenant": tenant, "collection": collection}
         async with self._database.begin() as connection:
             await connection.execute(collections.SQL.hold_collections, {"tenant": tenant})
-            running = (await connection.execute(SQL.find_open, scope)).mappings().first()
+            running = (await connection.execute(SQL.find_open, scope)).first()
             if running is not None:
                 return _erasure(running)
-            ids = (await connection.execute(SQL.lock_builds, scope)).scalars().all()
+            ids = (await connection.execute(SQL.lock_builds, scope)).scalars()
             if collection is not None and not (await connection.execute(SQL.has_live, scope)).scalar_one():
                 raise NotFound(f"There is no collection '{collection}'. GET /v1/collections lists the collections.")
             await connection.execute(SQL.erase_builds, {"ids": ids})
@@ -135,7 +134,7 @@ class Erasures:
             if owner is None:
                 raise NotFound(f"There is no document {document_id}. GET /v1/documents lists the documents.")
             await lock_rows(connection, owner, document_id)  # an edit that queries have seen may just be finishing
-            logged = (await connection.execute(SQL.logged, {"id": document_id, "tenant": owner})).mappings().one()
+            logged = (await connection.execute(SQL.logged, {"id": document_id, "tenant": owner})).one()
             rows = await delete_rows(connection, owner, document_id)
             scope = {"tenant": owner, "collection": None}
             ids = [row["id"] for row in rows]
@@ -149,7 +148,7 @@ class Erasures:
         """
         async with self._database.begin() as connection:
             found = await connection.execute(SQL.get, {"id": erasure_id, "tenant": tenant})
-            row = found.mappings().one_or_none()
+            row = found.one_or_none()
         if row is None:
             raise NotFound(f"There is no erasure {erasure_id}.")
         return _erasure(row)
@@ -160,7 +159,7 @@ class Erasures:
         """Return erasures, including finished ones, by scope; None matches any value."""
         parameters = {"tenant": tenant, "collection": collection, "document_id": document_id}
         async with self._database.begin() as connection:
-            return [_erasure(row) for row in (await connection.execute(SQL.list, parameters)).mappings()]
+            return [_erasure(row) for row in (await connection.execute(SQL.list, parameters))]
 
     @again_after_collision
     async def proceed(
@@ -179,7 +178,7 @@ class Erasures:
             await connection.execute(SQL.draw_fence)
         async with self._database.begin() as connection:
             due = await connection.execute(SQL.lock_due, {"writers_end_after": _WRITERS_END_AFTER})
-            row = due.mappings().first()
+            row = due.first()
             if row is None:
                 return None
             if (name := _searched(row)) is not None:
@@ -190,7 +189,7 @@ class Erasures:
             if _erasure(row).is_tenant:
                 await delete_keys(row["tenant"])
             parameters = {"id": row["id"], "recheck_after": _RECHECK_AFTER}
-            return _erasure((await connection.execute(SQL.finish, parameters)).mappings().one())
+            return _erasure((await connection.execute(SQL.finish, parameters)).one())
 
     async def due_rechecks(self, limit: int) -> Sequence[Erasure]:
         """Return finished erasures whose points are to be deleted again, longest due first."""
@@ -210,25 +209,23 @@ class Erasures:
                 await connection.execute(SQL.postpone_rechecks, parameters)
 
 
-async def _start(connection: AsyncConnection, scope: Mapping[str, Any], documents: int, **target: Any) -> Erasure:
+async def _start(connection: Connection, scope: Mapping[str, Any], documents: int, **target: Any) -> Erasure:
     lists: dict[str, list[UUID]] = {f"{name}_ids": [] for name in ("collection", "document", "chunk", "build")}
     parameters = {"id": uuid4(), "document_id": None, **lists, **scope, **target}
     of_batches = ("tenant", "collection_ids", "document_ids")
     await connection.execute(SQL.lock_batches, {"tenant": parameters["tenant"]})
     await connection.execute(SQL.cancel_batches, {name: parameters[name] for name in of_batches})
-    row = (
-        await connection.execute(SQL.insert, parameters | {"deleted": json.dumps({"documents": documents})})
-    ).mappings()
+    row = await connection.execute(SQL.insert, parameters | {"deleted": json.dumps({"documents": documents})})
     return _erasure(row.one(), documents)
 
 
-def _searched(erasure: RowMapping) -> str | None:
+def _searched(erasure: Row) -> str | None:
     """Return the table that an erasure is searching; None after all searches."""
     table: str | None = next(iter(SEARCHES)) if erasure["search"] is None else erasure["search"]["in"]
     return table
 
 
-async def _search(connection: AsyncConnection, erasure: RowMapping, name: str) -> Erasure | None:
+async def _search(connection: Connection, erasure: Row, name: str) -> Erasure | None:
     """Search the next slice of a table; return None if it has to wait for another transaction."""
     search = erasure["search"] or {"in": name, "after": None}
     found = await SEARCHES[name](connection, erasure, search["after"])
@@ -242,16 +239,14 @@ async def _search(connection: AsyncConnection, erasure: RowMapping, name: str) -
 
 
 async def _save(
-    connection: AsyncConnection, erasure: RowMapping, name: str, count: int, search: Mapping[str, str | None]
+    connection: Connection, erasure: Row, name: str, count: int, search: Mapping[str, str | None]
 ) -> Erasure:
     deleted = erasure["deleted"] | ({name: erasure["deleted"].get(name, 0) + count} if count else {})
     parameters = {"id": erasure["id"], "deleted": json.dumps(deleted), "search": json.dumps(search)}
-    return _erasure((await connection.execute(SQL.save, parameters)).mappings().one())
+    return _erasure((await connection.execute(SQL.save, parameters)).one())
 
 
-async def _delete_slice(
-    connection: AsyncConnection, erasure: RowMapping, features: Sequence[ErasedTable]
-) -> tuple[str, int]:
+async def _delete_slice(connection: Connection, erasure: Row, features: Sequence[ErasedTable]) -> tuple[str, int]:
     """Delete some remaining rows of an erasure; return their table and number, 0 if none remain."""
     tenant, limit = erasure["tenant"], {"limit": _SLICE}
     is_tenant = _erasure(erasure).is_tenant
@@ -271,7 +266,7 @@ async def _delete_slice(
     return "", 0
 
 
-def _erasure(row: RowMapping, documents_left: int | None = None) -> Erasure:
+def _erasure(row: Row, documents_left: int | None = None) -> Erasure:
     names = Erasure.__dataclass_fields__.keys() - {"documents_left"}
     left = row.get("documents_left", 0) if documents_left is None else documents_left
     return Erasure(**{name: row[name] for name in names}, documents_left=left)

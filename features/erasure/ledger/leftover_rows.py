@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
-from sqlalchemy import TextClause, text
-
 from features.erasure.ledger import searches
 from shared.ledger.documents.versions import IS_REFERENCE, STORED_IN
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 
 _RECORD = (
     "erasures",
@@ -104,7 +103,7 @@ class LeftoverRows:
         found = {name: await self._database.rows(statement, parameters) for name, statement in self._under_name.items()}
         return {name: rows[0]["rows"] for name, rows in found.items()}
 
-    async def _count(self, statement: TextClause, parameters: Mapping[str, object], pages: int) -> int:
+    async def _count(self, statement: Statement, parameters: Mapping[str, object], pages: int) -> int:
         """Count rows in all slices of a table."""
         count = 0
         for first in range(0, pages, _SLICE_PAGES):
@@ -133,9 +132,9 @@ class LeftoverRows:
 
 def _named(
     table: str, texts: Sequence[str], tenant: str | None, ids: Sequence[UUID]
-) -> tuple[TextClause, dict[str, object]]:
+) -> tuple[Statement, dict[str, object]]:
     """Return the count of a slice's rows that contain one of the ids, or the tenant's name in one of these columns."""
     named = "".join(f" OR t.{column} = :tenant" for column in texts)
-    statement = text(f"SELECT count(*) AS rows FROM {table} t WHERE {_SLICE} AND ({_HAS_ID}{named})")
+    statement = Statement(f"SELECT count(*) AS rows FROM {table} t WHERE {_SLICE} AND ({_HAS_ID}{named})")
     parameters: dict[str, object] = {"ids": [f"%{each}%" for each in ids]}
     return statement, parameters | ({"tenant": tenant} if texts else {})

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import RowMapping, TextClause
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.ledger.documents import completions, page_texts
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
+from shared.ledger.postgres.statements import Statement
 
 _SLICE_KEYS = 5_000  # examined in a slice; all of them may have to be deleted
 _SLICE_COUNTED = 50_000
@@ -42,19 +41,19 @@ class Slice:
 
 
 _ENDED = Slice()
-_Search = Callable[[AsyncConnection, RowMapping, str | None], Awaitable[Slice]]
+_Search = Callable[[Connection, Row, str | None], Awaitable[Slice]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
     """The statements of a table whose rows are in use while another table has their key."""
 
-    following: TextClause
-    lock: TextClause
-    delete: TextClause
+    following: Statement
+    lock: Statement
+    delete: Statement
 
 
-async def _unused(table: _Keys, connection: AsyncConnection, erasure: RowMapping, after: str | None) -> Slice:
+async def _unused(table: _Keys, connection: Connection, erasure: Row, after: str | None) -> Slice:
     """Delete unused rows of the tenant among the next ones.
 
     A row that a new chunk needs is locked by the transaction that inserts the chunk. If this transaction fails, the row
@@ -66,21 +65,21 @@ async def _unused(table: _Keys, connection: AsyncConnection, erasure: RowMapping
     if not found:
         return _ENDED
     unused = [row.key for row in found if row.unused]
-    locked = (await connection.execute(table.lock, {"keys": unused})).scalars().all() if unused else []
+    locked = (await connection.execute(table.lock, {"keys": unused})).scalars() if unused else []
     deleted = (await connection.execute(table.delete, {"keys": locked})).all() if locked else []
     if len(locked) < len(unused):
         return Slice(len(deleted), after, waits=True)
     return Slice(len(deleted), found[-1].key.hex())
 
 
-async def count_unused(connection: AsyncConnection, table: str, tenant: str, after: bytes) -> tuple[int, bytes | None]:
+async def count_unused(connection: Connection, table: str, tenant: str, after: bytes) -> tuple[int, bytes | None]:
     """Count the unused rows of a tenant in the next slice of a table; return their number and the last key."""
     parameters = {"tenant": tenant, "after": after, "limit": _SLICE_COUNTED}
     found = (await connection.execute(_OF_KEYS[table].following, parameters)).all()
     return sum(row.unused for row in found), found[-1].key if found else None
 
 
-async def _queries(connection: AsyncConnection, erasure: RowMapping, after: str | None) -> Slice:
+async def _queries(connection: Connection, erasure: Row, after: str | None) -> Slice:
     """Delete the next logged queries of a collection or a tenant, or remove an erased document's chunks from them."""
     following, change, of_builds, scope = _logged(erasure)
     start = {"after": after or _FIRST_TIME}
@@ -91,7 +90,7 @@ async def _queries(connection: AsyncConnection, erasure: RowMapping, after: str 
     return Slice(0 if change is SQL.remove_chunks else changed.rowcount, until)
 
 
-def _logged(erasure: RowMapping) -> tuple[TextClause, TextClause, dict[str, Any], dict[str, Any]]:
+def _logged(erasure: Row) -> tuple[Statement, Statement, dict[str, Any], dict[str, Any]]:
     """Return the statements that find and change the next queries, with the builds and the scope that they name."""
     if erasure["document_id"] is not None:
         return SQL.next_queries, SQL.remove_chunks, {"builds": erasure["build_ids"]}, {"id": erasure["id"]}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy.ext.asyncio import AsyncConnection
+from shared.ledger.postgres.connections import Connection
 
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, NotFound
@@ -86,7 +86,7 @@ class LabelledSets:
         async with self._database.begin() as connection:
             await build_sync.hold_live(connection, tenant, collection)
             await connection.execute(SQL.lock_sets, {"tenant": tenant, "collection": collection})
-            row = (await connection.execute(SQL.get_set, key)).mappings().first()
+            row = (await connection.execute(SQL.get_set, key)).first()
             stored = row["questions"] if row else []
             added = _merged(questions)
             for kind in ("external_ids", "chunk_ids"):
@@ -129,7 +129,7 @@ class LabelledSets:
 
 
 async def _saved(
-    connection: AsyncConnection, key: Mapping[str, str], questions: Sequence[Mapping[str, Any]]
+    connection: Connection, key: Mapping[str, str], questions: Sequence[Mapping[str, Any]]
 ) -> StoredLabelledSet:
     content = json.dumps(questions)
     if len(content) > MOST_CHARS:
@@ -137,7 +137,7 @@ async def _saved(
     if (await connection.execute(SQL.count_other_sets, key)).scalar_one() >= MOST_SETS:
         raise Conflict(f"There are {MOST_SETS} labelled sets already: delete one first.")
     written = await connection.execute(SQL.save_set, {**key, "questions": content})
-    return StoredLabelledSet(**written.mappings().one())
+    return StoredLabelledSet(**written.one())
 
 
 def _merged(questions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -9,9 +9,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from features.feedback.domain import AcceptedQuestionRecord, FeedbackResult, PendingRemoval
 from shared.domain.collections import Collection
 from shared.domain.errors import InvalidInput, NotFound
@@ -22,6 +19,7 @@ from shared.ledger.documents import accepted_questions, build_sync, chunk_matchi
 from shared.ledger.model import states
 from shared.ledger.model.rows.questions import QUESTIONS, passed_questions
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database, again_after_collision
 
 _REMOVAL_CLAIM = timedelta(seconds=90)  # longer than any request to Qdrant takes
@@ -145,14 +143,14 @@ class Feedback:
         at, identity = after or (None, None)
         parameters = {"collection": collection.id, "at": at, "after": identity, "limit": limit}
         async with self._database.begin() as connection:
-            rows = (await connection.execute(SQL.page, parameters)).mappings()
+            rows = await connection.execute(SQL.page, parameters)
             return [AcceptedQuestionRecord(**(dict(row) | {"state": AcceptedState(row["state"])})) for row in rows]
 
     async def claim_removals(self, limit: int) -> list[PendingRemoval]:
         """Claim retracted questions, so that none is accepted again while its points are deleted."""
         async with self._database.begin() as connection:
             rows = await connection.execute(SQL.claim_removals, {"limit": limit, "claim": _REMOVAL_CLAIM})
-            return [PendingRemoval(**row) for row in rows.mappings()]
+            return [PendingRemoval(**row) for row in rows]
 
     async def settle_removals(self, claimed: Sequence[PendingRemoval], deleted: AbstractSet[UUID]) -> int:
         """Delete questions whose points are deleted, and release the others; return the number of deleted questions.
@@ -176,7 +174,7 @@ def _claims(questions: Sequence[PendingRemoval]) -> dict[str, list[object]]:
 
 
 async def _accept(  # noqa: PLR0917 - the parts of a question's acceptance
-    connection: AsyncConnection, tenant: str, asked: _AskedQuestion, chunk_id: UUID, most: int, key: UUID | None
+    connection: Connection, tenant: str, asked: _AskedQuestion, chunk_id: UUID, most: int, key: UUID | None
 ) -> FeedbackResult:
     live, chunk_id = await _in_live_build(connection, asked.collection_id, chunk_id)
     chunk = await _live_chunk(connection, live, chunk_id)
@@ -205,7 +203,7 @@ async def _accept(  # noqa: PLR0917 - the parts of a question's acceptance
     return FeedbackResult("accepted", asked.question, parameters["id"], due=bool(due), embedding=embedding)
 
 
-async def _make_room(connection: AsyncConnection, question: Mapping[str, Any], most: int) -> bool:
+async def _make_room(connection: Connection, question: Mapping[str, Any], most: int) -> bool:
     """Displace questions until the chunk has room for this one; return False if the key may not displace enough."""
     of_chunk = {"id": question["id"], "chunk": question["chunk"], "key": question["accepted_by"]}
     taken = (await connection.execute(SQL.taken, of_chunk)).one()
@@ -219,7 +217,7 @@ async def _make_room(connection: AsyncConnection, question: Mapping[str, Any], m
 
 
 async def _returned(
-    connection: AsyncConnection, tenant: str, query_id: UUID, chunk_id: UUID, key: UUID | None
+    connection: Connection, tenant: str, query_id: UUID, chunk_id: UUID, key: UUID | None
 ) -> _AskedQuestion:
     """Read a query that returned the chunk, and was sent with the key if one is given."""
     parameters = {"id": query_id, "tenant": tenant, "key": key}
@@ -235,7 +233,7 @@ async def _returned(
     return _AskedQuestion(row.collection_id, row.question, query_id)
 
 
-async def _in_live_build(connection: AsyncConnection, collection_id: UUID, chunk_id: UUID) -> tuple[UUID, UUID]:
+async def _in_live_build(connection: Connection, collection_id: UUID, chunk_id: UUID) -> tuple[UUID, UUID]:
     """Return the live build, and its chunk that corresponds to the chunk of a query; the build stays live.
 
     Raises:
@@ -257,10 +255,10 @@ async def _in_live_build(connection: AsyncConnection, collection_id: UUID, chunk
     return live["id"], found
 
 
-async def _live_chunk(connection: AsyncConnection, collection_id: UUID, chunk_id: UUID) -> RowMapping:
+async def _live_chunk(connection: Connection, collection_id: UUID, chunk_id: UUID) -> Row:
     """Read a chunk as queries see it, and lock its document."""
     parameters = {"chunk": chunk_id, "collection": collection_id}
-    row: RowMapping | None = (await connection.execute(SQL.live_chunk, parameters)).mappings().one_or_none()
+    row: Row | None = (await connection.execute(SQL.live_chunk, parameters)).one_or_none()
     if row is None:
         raise no_chunk(chunk_id)
     return row
@@ -270,12 +268,12 @@ def no_chunk(chunk_id: UUID) -> NotFound:
     return NotFound(f"The chunk {chunk_id} does not exist any more.", field="chunk_id")
 
 
-def _passed_questions(chunk: RowMapping) -> set[str]:
+def _passed_questions(chunk: Row) -> set[str]:
     """Return the chunk's questions that users did not ask, in plain form."""
     return set() if chunk["questions"] is None else set(map(plain, passed_questions(chunk)))
 
 
-async def _retract(connection: AsyncConnection, collection_id: UUID, accepted: UUID, key: UUID | None) -> bool:
+async def _retract(connection: Connection, collection_id: UUID, accepted: UUID, key: UUID | None) -> bool:
     """Retract a question that the key accepted, or without a key any question; return whether there was one."""
     parameters = {"id": accepted, "collection": collection_id, "key": key}
     document = (await connection.execute(SQL.document_of_question, parameters)).scalar_one_or_none()
@@ -288,7 +286,7 @@ async def _retract(connection: AsyncConnection, collection_id: UUID, accepted: U
     return True
 
 
-async def _copy_to_other_builds(connection: AsyncConnection, document: UUID) -> Sequence[UUID]:
+async def _copy_to_other_builds(connection: Connection, document: UUID) -> Sequence[UUID]:
     """Copy the accepted questions of a locked live document to the other builds; return its rows there, locked."""
     followers = await accepted_questions.lock_followers(connection, document)
     await connection.execute(SQL.touch, {"ids": followers})

@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from uuid import UUID
 
-from sqlalchemy import RowMapping
-
 from features.feedback.domain import Suggestion
 from shared.domain.questions import plain
 from shared.ledger.model import states
 from shared.ledger.model.rows.questions import QUESTIONS, passed_questions
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Row
 from shared.ledger.postgres.database import Database
 
 _PARTS = 8  # parts of the collection
@@ -53,7 +52,7 @@ class Suggestions:
             "versions": [row["live_version"] for row in documents],
             "limit": _CHUNKS,
         }
-        chunks = defaultdict[UUID, list[RowMapping]](list)
+        chunks = defaultdict[UUID, list[Row]](list)
         for row in await self._database.rows(SQL.chunks, parameters):
             chunks[row["document_id"]].append(row)
         return _chosen(documents, chunks, seed)
@@ -65,14 +64,14 @@ def spread(first: datetime, last: datetime, seed: str) -> list[datetime]:
     return [*sorted(times, key=lambda time: _share(f"{seed} {time}")), first]
 
 
-def in_turns(listed: Sequence[RowMapping], seed: str) -> list[RowMapping]:
+def in_turns(listed: Sequence[Row], seed: str) -> list[Row]:
     """Order documents so that each part contributes one before a part contributes its second; each document once.
 
     Args:
         listed: documents with the numbers of their parts, in order of the parts.
         seed: text that selects the documents of each part.
     """
-    parts = defaultdict[int, list[RowMapping]](list)
+    parts = defaultdict[int, list[Row]](list)
     for row in listed:
         parts[row["part"]].append(row)
     for rows in parts.values():
@@ -81,9 +80,7 @@ def in_turns(listed: Sequence[RowMapping], seed: str) -> list[RowMapping]:
     return list({row["id"]: row for row in ordered}.values())
 
 
-def _chosen(
-    documents: Sequence[RowMapping], chunks: Mapping[UUID, Sequence[RowMapping]], seed: str
-) -> list[Suggestion]:
+def _chosen(documents: Sequence[Row], chunks: Mapping[UUID, Sequence[Row]], seed: str) -> list[Suggestion]:
     """Return a suggestion for each document that has a question which no document before it suggests."""
     found: dict[str, Suggestion] = {}
     for document in documents:

@@ -11,9 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from features.sources.domain import SourceDefinition
 from features.sources.ledger import listings
 from features.sources.ledger.listings import StoredItem, SyncedDocument
@@ -27,6 +24,7 @@ from shared.ledger.jobs import job_claims
 from shared.ledger.model import states
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database, again_after_collision
 
 _MOST = 100_000  # hints of a source: a listing is faster than so many single reads
@@ -64,7 +62,7 @@ class Hints:
         """
         async with self._database.begin() as connection:
             found = await connection.execute(SQL.hold_source, {"tenant": tenant, "source": source})
-            row = found.mappings().one_or_none()
+            row = found.one_or_none()
             if row is None:
                 raise no_source(source)
             await _require_room(connection, row["id"], source)
@@ -80,7 +78,7 @@ class Hints:
     async def reopen(self) -> bool:
         """Queue lookups for hints that no job looks up; return whether there were any."""
         async with self._database.begin() as connection:
-            due = (await connection.execute(SQL.due, {"pause": _PAUSE_AFTER_FAILURE})).scalars().all()
+            due = (await connection.execute(SQL.due, {"pause": _PAUSE_AFTER_FAILURE})).scalars()
             return await _open(connection, due)
 
     async def source_of(self, claim: JobClaim) -> SourceDefinition:
@@ -142,21 +140,21 @@ class Hints:
             await job_claims.end(connection, claim, JobState.DONE)
 
 
-async def _require_room(connection: AsyncConnection, source_id: UUID, name: str) -> None:
+async def _require_room(connection: Connection, source_id: UUID, name: str) -> None:
     if (await connection.execute(SQL.count, {"id": source_id, "most": _MOST})).scalar_one() >= _MOST:
         raise Conflict(f"{_MOST:,} hints of the source '{name}' wait already: start a sync instead.")
 
 
-async def _open(connection: AsyncConnection, ids: Sequence[UUID]) -> bool:
+async def _open(connection: Connection, ids: Sequence[UUID]) -> bool:
     """Queue lookups of sources that have no open one; return whether there were any."""
-    opened = (await connection.execute(SQL.open, {"ids": list(ids)})).scalars().all() if ids else []
+    opened = (await connection.execute(SQL.open, {"ids": list(ids)})).scalars() if ids else []
     if opened:
         await connection.execute(SQL.queue, {"ids": list(opened)})
     return bool(opened)
 
 
 async def _submit(
-    connection: AsyncConnection, source: SourceDefinition, documents: Sequence[SyncedDocument]
+    connection: Connection, source: SourceDefinition, documents: Sequence[SyncedDocument]
 ) -> Sequence[Submission]:
     if not documents:
         return []
@@ -169,7 +167,7 @@ async def _submit(
 
 
 async def _write_items(
-    connection: AsyncConnection, source: SourceDefinition, documents: Sequence[SyncedDocument], present: Sequence[str]
+    connection: Connection, source: SourceDefinition, documents: Sequence[SyncedDocument], present: Sequence[str]
 ) -> None:
     if documents:
         written = sorted((each.key, each.version) for each in documents)
@@ -179,7 +177,7 @@ async def _write_items(
         await connection.execute(listings.SQL.mark_present, {"source_id": source.id, "keys": list(present)})
 
 
-def _hint(row: RowMapping) -> StoredHint:
+def _hint(row: Row) -> StoredHint:
     has_item = row["version"] is not None
     item = StoredItem(row["key"], row["version"], row["is_marked"]) if has_item else None
     return StoredHint(row["key"], row["hinted_at"], item)

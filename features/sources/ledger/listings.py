@@ -12,8 +12,6 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Self
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from features.sources.domain import MOST_SHOWN, RefusedEntry, SourceDefinition
 from features.sources.ledger.sources import definition_of
 from features.sources.ledger.syncs import DELETABLE
@@ -28,6 +26,7 @@ from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import counters, states
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection
 from shared.ledger.postgres.database import Database, again_after_collision
 
 _DELETED_AT_ONCE = 100  # documents of one transaction: a few statements each
@@ -188,7 +187,7 @@ class Listings:
             scope = {"id": claim.id, "source_id": source.id, "apart": self._apart}
             found = (await connection.execute(SQL.count_deletable, scope)).one()
             # An empty listing usually means that the source is not mounted, or that its address is wrong.
-            allowed = source.allowed_deletions(found.items) if listed.seen else 0
+            allowed = source.allowed_deletions(found["items"]) if listed.seen else 0
             if listed.approved is not None:
                 allowed = listed.approved
             deletes = found.deletable <= allowed
@@ -207,7 +206,7 @@ class Listings:
             if (await _hold_job(connection, claim)).is_paused:
                 raise JobPaused
             scope = {"id": claim.id, "apart": self._apart, "limit": _DELETED_AT_ONCE}
-            keys = (await connection.execute(SQL.lock_deletable, scope)).scalars().all()
+            keys = (await connection.execute(SQL.lock_deletable, scope)).scalars()
             names = [source.external_id(key) for key in keys]
             deleted = await delete_named(connection, source.tenant, source.collection, names)
             await connection.execute(SQL.delete_items, {"source_id": source.id, "keys": keys})
@@ -244,7 +243,7 @@ class _Job:
     is_paused: bool
 
 
-async def _hold_job(connection: AsyncConnection, claim: JobClaim) -> _Job:
+async def _hold_job(connection: Connection, claim: JobClaim) -> _Job:
     """Keep the state of a sync's job until the transaction ends.
 
     Raises:
@@ -256,9 +255,7 @@ async def _hold_job(connection: AsyncConnection, claim: JobClaim) -> _Job:
     return _Job(row.number, row.state == JobState.PAUSED)
 
 
-async def _submit(
-    connection: AsyncConnection, claim: JobClaim, part: SyncedPart, job_number: int
-) -> Sequence[Submission]:
+async def _submit(connection: Connection, claim: JobClaim, part: SyncedPart, job_number: int) -> Sequence[Submission]:
     if not part.documents:
         return []
     await build_sync.hold(connection, claim.tenant, claim.collection)
@@ -273,9 +270,7 @@ async def _submit(
     return submissions
 
 
-async def _write_items(
-    connection: AsyncConnection, claim: JobClaim, source: SourceDefinition, part: SyncedPart
-) -> None:
+async def _write_items(connection: Connection, claim: JobClaim, source: SourceDefinition, part: SyncedPart) -> None:
     """Write the changes of items; nothing for unchanged ones."""
     scope: Mapping[str, Any] = {"id": claim.id, "source_id": source.id}
     if part.documents:

@@ -13,9 +13,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from features.sources.domain import LookupState, NewSource, SourceChanges, SourceDefinition, SourceState, SyncState
 from features.sources.ledger import syncs
 from features.sources.ledger.schedules import next_time
@@ -27,6 +24,7 @@ from shared.ledger.documents.documents import delete_named
 from shared.ledger.jobs import job_claims
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database, again_after_collision
 from shared.ledger.postgres.records import record
 
@@ -59,7 +57,7 @@ class Sources:
             row["next_at"] = next_time(new.schedule, new.time_zone, await _now(connection))
             await build_sync.hold_live(connection, collection.tenant, collection.name)
             await _require_room(connection, collection.tenant, new.name)
-            return definition_of((await connection.execute(SQL.insert, row)).mappings().one())
+            return definition_of((await connection.execute(SQL.insert, row)).one())
 
     async def page(
         self, tenant: str, *, collection: str | None = None, after: str = "", limit: int = 50
@@ -67,7 +65,7 @@ class Sources:
         """Return a tenant's sources in order of name, after `after`."""
         parameters = {"tenant": tenant, "collection": collection, "after": after, "limit": limit}
         async with self._database.begin() as connection:
-            rows = (await connection.execute(SQL.page, parameters)).mappings().all()
+            rows = (await connection.execute(SQL.page, parameters)).all()
             newest = await syncs.newest(connection, [row["id"] for row in rows])
         return [_state(row, newest) for row in rows]
 
@@ -79,7 +77,7 @@ class Sources:
         """
         async with self._database.begin() as connection:
             found = await connection.execute(SQL.find, {"tenant": tenant, "name": name})
-            row = found.mappings().one_or_none()
+            row = found.one_or_none()
             if row is None:
                 raise syncs.no_source(name)
             return _state(row, await syncs.newest(connection, [row["id"]]))
@@ -110,7 +108,7 @@ class Sources:
                 await _require_no_items(connection, old)
             next_at = next_time(changed.schedule, changed.time_zone, await _now(connection))
             row = _values(changed) | {"id": old.id, "next_at": next_at}
-            return definition_of((await connection.execute(SQL.change, row)).mappings().one())
+            return definition_of((await connection.execute(SQL.change, row)).one())
 
     async def remove(self, tenant: str, name: str, *, with_documents: bool) -> None:
         """Remove a source, with its documents or without them. Its open sync is cancelled.
@@ -124,7 +122,7 @@ class Sources:
             source = await _lock(connection, tenant, name)
             await connection.execute(SQL.mark_removed, {"id": source["id"], "with_documents": with_documents})
             await connection.execute(SQL.end_waiting, {"tenant": tenant, "key": str(source["id"])})
-            for job_id in (await connection.execute(SQL.open_jobs, {"id": source["id"]})).scalars().all():
+            for job_id in (await connection.execute(SQL.open_jobs, {"id": source["id"]})).scalars():
                 await job_claims.cancel(connection, job_id)
 
     async def by_id(self, source_id: UUID) -> SourceDefinition | None:
@@ -136,11 +134,11 @@ class Sources:
     async def continue_removal(self) -> bool:
         """Delete some items of a removed source, with their documents if requested; return whether any was left."""
         async with self._database.begin() as connection:
-            row = (await connection.execute(SQL.lock_removed)).mappings().one_or_none()
+            row = (await connection.execute(SQL.lock_removed)).one_or_none()
             if row is None:
                 return False
             source = definition_of(row)
-            keys = (await connection.execute(SQL.first_keys, {"id": source.id, "limit": _SLICE})).scalars().all()
+            keys = (await connection.execute(SQL.first_keys, {"id": source.id, "limit": _SLICE})).scalars()
             if not keys:
                 await connection.execute(SQL.delete, {"id": source.id})
             elif row["removed_with_documents"]:
@@ -176,11 +174,11 @@ class Sources:
             await connection.execute(SQL.schedule, _due(source) | {"next_at": next_at, "error": error})
 
 
-def definition_of(row: RowMapping) -> SourceDefinition:
+def definition_of(row: Row) -> SourceDefinition:
     return SourceDefinition(**{name: row[name] for name in SourceDefinition.__dataclass_fields__})
 
 
-def _state(row: RowMapping, newest: Mapping[UUID, SyncState]) -> SourceState:
+def _state(row: Row, newest: Mapping[UUID, SyncState]) -> SourceState:
     lookup = None
     if row["lookup_state"] is not None:
         lookup = LookupState(
@@ -206,7 +204,7 @@ def _due(source: SourceDefinition) -> dict[str, Any]:
     return {"id": source.id, "schedule": source.schedule}
 
 
-async def _now(connection: AsyncConnection) -> datetime:
+async def _now(connection: Connection) -> datetime:
     """Return PostgreSQL's time, with which the times of schedules are compared later."""
     now: datetime = (await connection.execute(SQL.now)).scalar_one()
     return now
@@ -221,14 +219,14 @@ def _changed(old: SourceDefinition, changes: SourceChanges) -> SourceDefinition:
     return dataclasses.replace(old, **given)
 
 
-async def _lock(connection: AsyncConnection, tenant: str, name: str) -> RowMapping:
-    row = (await connection.execute(SQL.lock, {"tenant": tenant, "name": name})).mappings().one_or_none()
+async def _lock(connection: Connection, tenant: str, name: str) -> Row:
+    row = (await connection.execute(SQL.lock, {"tenant": tenant, "name": name})).one_or_none()
     if row is None:
         raise syncs.no_source(name)
     return row
 
 
-async def _require_room(connection: AsyncConnection, tenant: str, name: str) -> None:
+async def _require_room(connection: Connection, tenant: str, name: str) -> None:
     await connection.execute(SQL.lock_of_tenant, {"tenant": tenant})
     found = (await connection.execute(SQL.find_any, {"tenant": tenant, "name": name})).one_or_none()
     if found is not None and found.removing:
@@ -239,7 +237,7 @@ async def _require_room(connection: AsyncConnection, tenant: str, name: str) -> 
         raise Conflict(f"This tenant has {_MOST:,} sources: remove some of them.")
 
 
-async def _require_no_items(connection: AsyncConnection, source: SourceDefinition) -> None:
+async def _require_no_items(connection: Connection, source: SourceDefinition) -> None:
     if (await connection.execute(SQL.has_items, {"id": source.id})).scalar_one():
         raise Conflict(
             f"With another address or other options, the source '{source.name}' may list other entries, and documents"

@@ -11,9 +11,6 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 from uuid import UUID
 
-from sqlalchemy import RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from features.sources.domain import MOST_SHOWN, RefusedEntry, SyncCounts, SyncState, WaitingSync, Withheld
 from shared.domain.errors import Conflict, InvalidInput, NotFound
 from shared.domain.jobs import JobKind, JobState, PauseReason
@@ -25,6 +22,7 @@ from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import states
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database, again_after_collision
 
 _RETAINED = 50  # syncs of a source
@@ -122,7 +120,7 @@ class Syncs:
             if waiting is None:
                 return Withheld(None, 0, items, [])
             chosen = {"id": waiting.id, "apart": self._apart, "limit": MOST_SHOWN}
-            keys = (await connection.execute(SQL.withheld_keys, chosen)).scalars().all()
+            keys = (await connection.execute(SQL.withheld_keys, chosen)).scalars()
         return Withheld(waiting.id, waiting.withheld, items, keys)
 
     async def waiting(self, tenant: str) -> list[WaitingSync]:
@@ -141,7 +139,7 @@ class Syncs:
         async with self._database.begin() as connection:
             found = await _hold_source(connection, tenant, source)
             parameters = {"source_id": found["id"], "at": at, "after": sync_id, "limit": limit}
-            return [_state(row) for row in (await connection.execute(SQL.page, parameters)).mappings()]
+            return [_state(row) for row in (await connection.execute(SQL.page, parameters))]
 
     async def get(self, tenant: str, job_id: UUID) -> SyncState:
         """Return a sync by the id of its job.
@@ -153,9 +151,9 @@ class Syncs:
             return await _get(connection, tenant, job_id)
 
 
-async def newest(connection: AsyncConnection, sources: Sequence[UUID]) -> dict[UUID, SyncState]:
+async def newest(connection: Connection, sources: Sequence[UUID]) -> dict[UUID, SyncState]:
     """Return the newest sync of each of these sources; sources without syncs are missing."""
-    rows = (await connection.execute(SQL.newest, {"sources": list(sources)})).mappings()
+    rows = await connection.execute(SQL.newest, {"sources": list(sources)})
     return {row["source_id"]: _state(row) for row in rows}
 
 
@@ -163,20 +161,20 @@ def no_source(name: str) -> NotFound:
     return NotFound(f"There is no source '{name}'. GET /v1/sources lists the sources.")
 
 
-async def _hold_source(connection: AsyncConnection, tenant: str, source: str) -> RowMapping:
+async def _hold_source(connection: Connection, tenant: str, source: str) -> Row:
     """Keep a source until the transaction ends.
 
     Raises:
         NotFound: the tenant has no source of that name.
     """
     found = await connection.execute(SQL.hold_source, {"tenant": tenant, "source": source})
-    row = found.mappings().one_or_none()
+    row = found.one_or_none()
     if row is None:
         raise no_source(source)
     return row
 
 
-async def _open(connection: AsyncConnection, tenant: str, source: RowMapping) -> UUID:
+async def _open(connection: Connection, tenant: str, source: Row) -> UUID:
     """Open and queue the job of a sync; raises as `Syncs.start`."""
     name, key = source["collection"], str(source["id"])
     await build_sync.hold(connection, tenant, name)
@@ -189,18 +187,18 @@ async def _open(connection: AsyncConnection, tenant: str, source: RowMapping) ->
     return job.id
 
 
-async def _enqueue(connection: AsyncConnection, job_id: UUID, tenant: str, collection: str) -> None:
+async def _enqueue(connection: Connection, job_id: UUID, tenant: str, collection: str) -> None:
     await job_claims.enqueue(connection, job_id, JobKind.SYNC, tenant=tenant, collection=collection, most=_MOST_QUEUED)
 
 
-async def _get(connection: AsyncConnection, tenant: str, job_id: UUID) -> SyncState:
-    row = (await connection.execute(SQL.get, {"tenant": tenant, "id": job_id})).mappings().one_or_none()
+async def _get(connection: Connection, tenant: str, job_id: UUID) -> SyncState:
+    row = (await connection.execute(SQL.get, {"tenant": tenant, "id": job_id})).one_or_none()
     if row is None:
         raise NotFound(f"There is no sync {job_id}.")
     return _state(row)
 
 
-def _state(row: RowMapping) -> SyncState:
+def _state(row: Row) -> SyncState:
     counts: dict[str, Any] = {name: row[name] for name in SyncCounts.__dataclass_fields__}
     return SyncState(
         id=row["id"],

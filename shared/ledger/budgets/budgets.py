@@ -57,13 +57,13 @@ class Budgets:
             parameters = holds.row_of(new)
             if new.job_id is not None and not (await connection.execute(SQL.has_job, parameters)).scalar_one():
                 raise NotFound(f"There is no job {new.job_id}. GET /v1/jobs lists the jobs.")
-            found = (await connection.execute(SQL.find, parameters)).mappings().one_or_none()
+            found = (await connection.execute(SQL.find, parameters)).one_or_none()
             spent = await holds.spent_before(connection, self._terms, new) if found is None else 0
             row = None
             if spent <= new.most:
-                row = (await connection.execute(SQL.set, parameters | {"spent": spent})).mappings().one_or_none()
+                row = (await connection.execute(SQL.set, parameters | {"spent": spent})).one_or_none()
             if row is None:
-                found = (await connection.execute(SQL.find, parameters)).mappings().one_or_none()
+                found = (await connection.execute(SQL.find, parameters)).one_or_none()
                 raise _below(new, spent if found is None else found["spent"], 0 if found is None else found["held"])
         return record(Budget, row)
 

@@ -20,8 +20,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain.budgets import NO_PRICE, BudgetTerms, BudgetUnit, NewBudget, Period, Reserve, SetBy
 from shared.domain.generation import ChunkToGenerate
 from shared.domain.tiers import Tier
@@ -30,6 +28,7 @@ from shared.ledger.budgets import fragments
 from shared.ledger.model.estimated import unmarked
 from shared.ledger.model.rows.encoding import as_json
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection
 
 SQL = statements.load(__file__, fragments.FRAGMENTS, no_price=str(NO_PRICE))
 
@@ -54,7 +53,7 @@ class Bill:
 
 
 async def hold(
-    connection: AsyncConnection, terms: BudgetTerms, calls: Sequence[tuple[ChunkToGenerate, Reserve]]
+    connection: Connection, terms: BudgetTerms, calls: Sequence[tuple[ChunkToGenerate, Reserve]]
 ) -> set[int]:
     """Reserve the highest cost of calls in every budget that covers them, in this order, as many as fit.
 
@@ -98,7 +97,7 @@ def _highest_price(terms: BudgetTerms, reserve: Reserve) -> int | None:
     return max(known) if len(known) == len(prices) else None
 
 
-async def renew(connection: AsyncConnection, terms: BudgetTerms, bill: Bill, following: Reserve | None) -> bool:
+async def renew(connection: Connection, terms: BudgetTerms, bill: Bill, following: Reserve | None) -> bool:
     """Book the bill of an attempt until now, and reserve its next call; return whether that fits.
 
     Args:
@@ -117,7 +116,7 @@ async def renew(connection: AsyncConnection, terms: BudgetTerms, bill: Bill, fol
     return fits
 
 
-async def settle(connection: AsyncConnection, terms: BudgetTerms, bills: Iterable[Bill]) -> None:
+async def settle(connection: Connection, terms: BudgetTerms, bills: Iterable[Bill]) -> None:
     """Replace the reservations of ended leases by their bills."""
     rows = [_bill_row(terms, bill) | {"incomplete": bill.is_incomplete} for bill in bills]
     if rows:
@@ -130,7 +129,7 @@ def _bill_row(terms: BudgetTerms, bill: Bill) -> dict[str, object]:
     return {"token": bill.token, "tokens": tokens, "money": money}
 
 
-async def _add_configured(connection: AsyncConnection, terms: BudgetTerms, tenants: Collection[str]) -> None:
+async def _add_configured(connection: Connection, terms: BudgetTerms, tenants: Collection[str]) -> None:
     """Insert the daily budgets of tenants that the settings contain and the ledger does not, with today's costs."""
     for tenant in sorted(tenants):
         for unit, most in sorted(terms.limits_of(tenant).items()):
@@ -139,7 +138,7 @@ async def _add_configured(connection: AsyncConnection, terms: BudgetTerms, tenan
             await connection.execute(SQL.insert, parameters)
 
 
-async def spent_before(connection: AsyncConnection, terms: BudgetTerms, new: NewBudget) -> int:
+async def spent_before(connection: Connection, terms: BudgetTerms, new: NewBudget) -> int:
     """Return the amount spent in the current period before a budget is set; total budgets and jobs start with 0."""
     if new.period is Period.TOTAL or new.job_id is not None:
         return 0
@@ -169,7 +168,7 @@ def row_of(new: NewBudget) -> dict[str, object]:
     }
 
 
-async def book(connection: AsyncConnection, rows: Sequence[Mapping[str, object]]) -> None:
+async def book(connection: Connection, rows: Sequence[Mapping[str, object]]) -> None:
     """Book costs that reserved nothing, in money budgets.
 
     Args:

@@ -13,9 +13,6 @@ from datetime import timedelta
 from typing import Any, Self
 from uuid import UUID, uuid4
 
-from sqlalchemy import Row, RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain.builds import Build, BuildDifferences, BuildProgress
 from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import Conflict, NotFound
@@ -28,6 +25,7 @@ from shared.ledger.model.collection_options import options_json, options_of
 from shared.ledger.model.collections import Collections, collection_of
 from shared.ledger.model.decoding import decoded
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database, again_after_collision
 from shared.ledger.postgres.records import record
 
@@ -81,7 +79,7 @@ class Builds:
                 "embedding_model": embedding_model,
                 "index_name": self._collections.index_name(embedding_model),
             }
-            row = (await connection.execute(SQL.insert, parameters)).mappings().one()
+            row = (await connection.execute(SQL.insert, parameters)).one()
             await connection.execute(SQL.mark_followed, {"tenant": tenant, "name": name})
             return build_of(row)
 
@@ -92,7 +90,7 @@ class Builds:
             NotFound: the tenant has no collection of that name.
         """
         async with self._database.begin() as connection:
-            rows = (await connection.execute(SQL.list, {"tenant": tenant, "name": name})).mappings().all()
+            rows = (await connection.execute(SQL.list, {"tenant": tenant, "name": name})).all()
         if not rows:
             raise _no_collection(name)
         return [build_of(row) for row in rows]
@@ -105,7 +103,7 @@ class Builds:
         """
         async with self._database.begin() as connection:
             parameters = {"tenant": tenant, "name": name, "number": number}
-            row = (await connection.execute(SQL.get, parameters)).mappings().one_or_none()
+            row = (await connection.execute(SQL.get, parameters)).one_or_none()
         if row is None:
             raise _no_build(name, number)
         return build_of(row)
@@ -118,7 +116,7 @@ class Builds:
         """
         async with self._database.begin() as connection:
             parameters = {"tenant": build.tenant, "name": build.name, "number": build.number}
-            row = (await connection.execute(SQL.get, parameters)).mappings().one_or_none()
+            row = (await connection.execute(SQL.get, parameters)).one_or_none()
         if row is None or row["id"] != build.id:
             raise _no_build(build.name, build.number)
         return collection_of(row)
@@ -134,7 +132,7 @@ class Builds:
         async with self._database.begin() as connection:
             row = _require(await _locked(connection, tenant, name), number, BuildState.FILLING, BuildState.PAUSED)
             if row["build_state"] != BuildState.PAUSED:
-                row = (await connection.execute(SQL.pause, {"id": row["id"]})).mappings().one()
+                row = (await connection.execute(SQL.pause, {"id": row["id"]})).one()
             return build_of(row)
 
     @again_after_collision
@@ -148,7 +146,7 @@ class Builds:
         async with self._database.begin() as connection:
             row = _require(await _locked(connection, tenant, name), number, BuildState.FILLING, BuildState.PAUSED)
             if row["build_state"] != BuildState.FILLING:
-                row = (await connection.execute(SQL.resume, {"id": row["id"]})).mappings().one()
+                row = (await connection.execute(SQL.resume, {"id": row["id"]})).one()
             return build_of(row)
 
     @again_after_collision
@@ -169,7 +167,7 @@ class Builds:
             if row["build_state"] != BuildState.LIVE:
                 await build_sync.start_newest(connection, row["id"])
                 await connection.execute(SQL.switch_from, {"tenant": tenant, "name": name})
-                row = (await connection.execute(SQL.switch_to, {"id": row["id"]})).mappings().one()
+                row = (await connection.execute(SQL.switch_to, {"id": row["id"]})).one()
                 await connection.execute(SQL.mark_followed, {"tenant": tenant, "name": name})
             return build_of(row)
 
@@ -187,7 +185,7 @@ class Builds:
             wanted = (*states.FOLLOWERS, BuildState.DROPPING)
             row = _require(await _locked(connection, tenant, name), number, *wanted)
             if row["build_state"] != BuildState.DROPPING:
-                row = (await connection.execute(SQL.drop, {"id": row["id"]})).mappings().one()
+                row = (await connection.execute(SQL.drop, {"id": row["id"]})).one()
                 await connection.execute(SQL.mark_followed, {"tenant": tenant, "name": name})
             return build_of(row)
 
@@ -247,7 +245,7 @@ class Builds:
     async def emptied(self, after: timedelta) -> Sequence[Build]:
         """Return dropped builds that have had no document for this time, so that their points can be deleted."""
         async with self._database.begin() as connection:
-            emptied = (await connection.execute(SQL.list_emptied, {"after": after})).mappings().all()
+            emptied = (await connection.execute(SQL.list_emptied, {"after": after})).all()
         return decoded("drop", build_of, emptied)
 
     @again_after_collision
@@ -256,7 +254,7 @@ class Builds:
         async with self._database.begin() as connection:
             scope = {"tenant": build.tenant, "name": build.name}
             await build_sync.lock(connection, **scope)
-            rows = (await connection.execute(SQL.list, scope)).mappings().all()
+            rows = (await connection.execute(SQL.list, scope)).all()
             live = next((row["id"] for row in rows if row["build_state"] == BuildState.LIVE), None)
             if live is not None:  # otherwise the collection is being erased, and its costs keep its id
                 await connection.execute(SQL.move_cost_changes, {"id": build.id, "live": live})
@@ -265,9 +263,9 @@ class Builds:
             await connection.execute(SQL.delete, {"id": build.id})
 
 
-async def _delete_slice(connection: AsyncConnection, build_id: UUID) -> bool:
+async def _delete_slice(connection: Connection, build_id: UUID) -> bool:
     slice_ = {"id": build_id, "limit": _SLICE}
-    abandoned = (await connection.execute(SQL.delete_documents, slice_)).scalars().all()
+    abandoned = (await connection.execute(SQL.delete_documents, slice_)).scalars()
     if abandoned:
         await versions.supersede(connection, abandoned)
         return True
@@ -276,7 +274,7 @@ async def _delete_slice(connection: AsyncConnection, build_id: UUID) -> bool:
     return bool((await connection.execute(SQL.mark_emptied, {"id": build_id})).all())  # another build may wait
 
 
-async def _fill_slice(connection: AsyncConnection, build: Row[Any], limit: int) -> bool:
+async def _fill_slice(connection: Connection, build: Row, limit: int) -> bool:
     await build_sync.hold(connection, build.tenant, build.name)
     after = (await connection.execute(SQL.lock_filling, {"id": build.id})).scalar_one_or_none()
     if after is None:
@@ -286,7 +284,7 @@ async def _fill_slice(connection: AsyncConnection, build: Row[Any], limit: int) 
     slice_ = (await connection.execute(SQL.live_documents, parameters)).all()
     if slice_:
         locked = await connection.execute(SQL.lock_source, {"ids": [row.id for row in slice_]})
-        await build_sync.follow(connection, build.id, locked.scalars().all())
+        await build_sync.follow(connection, build.id, locked.scalars())
     if len(slice_) == limit:
         await connection.execute(SQL.save_fill_progress, {"id": build.id, "until": slice_[-1].external_id})
     else:
@@ -294,36 +292,36 @@ async def _fill_slice(connection: AsyncConnection, build: Row[Any], limit: int) 
     return True
 
 
-def build_of(row: RowMapping) -> Build:
+def build_of(row: Row) -> Build:
     return record(Build, row, number=row["build"], state=row["build_state"], options=options_of(row["options"]))
 
 
-async def _locked(connection: AsyncConnection, tenant: str, name: str) -> Sequence[RowMapping]:
+async def _locked(connection: Connection, tenant: str, name: str) -> Sequence[Row]:
     """Lock the builds of a collection, so that no document is written concurrently."""
     parameters = {"tenant": tenant, "name": name}
     await build_sync.lock(connection, tenant, name)
     # another build may have been created while this waited
-    rows = (await connection.execute(SQL.list, parameters)).mappings().all()
+    rows = (await connection.execute(SQL.list, parameters)).all()
     if not rows:
         raise _no_collection(name)
     return rows
 
 
-async def _live_id(connection: AsyncConnection, build: Build) -> UUID:
+async def _live_id(connection: Connection, build: Build) -> UUID:
     """Return the id of the live build of a build's collection.
 
     Raises:
         NotFound: the collection is being erased.
     """
     rows = await connection.execute(SQL.list, {"tenant": build.tenant, "name": build.name})
-    for row in rows.mappings():
+    for row in rows:
         if row["build_state"] == BuildState.LIVE:
             live: UUID = row["id"]
             return live
     raise _no_collection(build.name)
 
 
-async def _counts(connection: AsyncConnection, tenant: str, ids: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
+async def _counts(connection: Connection, tenant: str, ids: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
     counts: dict[UUID, dict[str, int]] = {i: {} for i in ids}
     parameters: dict[str, Any] = {"tenant": tenant, "ids": list(map(str, ids))}
     for row in await connection.execute(SQL.counts, parameters):
@@ -331,7 +329,7 @@ async def _counts(connection: AsyncConnection, tenant: str, ids: Sequence[UUID])
     return counts
 
 
-def _require_free_slot(rows: Sequence[RowMapping]) -> None:
+def _require_free_slot(rows: Sequence[Row]) -> None:
     """Raise `Conflict` if a collection cannot have another build."""
     others = [row for row in rows if row["build_state"] in states.FOLLOWERS]
     for row in others:
@@ -342,7 +340,7 @@ def _require_free_slot(rows: Sequence[RowMapping]) -> None:
         raise Conflict(f"The collection has the maximum number of builds: drop one of {numbers} first.")
 
 
-def _require(rows: Sequence[RowMapping], number: int, *wanted: BuildState) -> RowMapping:
+def _require(rows: Sequence[Row], number: int, *wanted: BuildState) -> Row:
     """Return the build of a number in one of these states.
 
     Raises:

@@ -55,7 +55,7 @@ class Calibrations:
     async def due(self) -> bool:
         """Return whether a collection may be claimed."""
         async with self._database.begin() as connection:
-            return bool((await connection.execute(SQL.due)).scalar())
+            return bool((await connection.execute(SQL.due)).scalar_one_or_none())
 
     async def claim(self, embeddings: Sequence[str], *, every: timedelta, lease: timedelta) -> CalibrationClaim | None:
         """Claim the collection of these embeddings that has waited longest; it is due again after `every`.
@@ -67,10 +67,8 @@ class Calibrations:
         async with self._database.begin() as connection:
             await lock(connection, AdvisoryLock.CALIBRATION)
             row = (
-                (await connection.execute(SQL.claim, {"embeddings": list(embeddings), "every": every, "lease": lease}))
-                .mappings()
-                .one_or_none()
-            )
+                await connection.execute(SQL.claim, {"embeddings": list(embeddings), "every": every, "lease": lease})
+            ).one_or_none()
         return CalibrationClaim(collection_of(row), row["calibrating_until"], row["is_loading"]) if row else None
 
     async def release(self, claim: CalibrationClaim) -> None:
@@ -86,7 +84,7 @@ class Calibrations:
     async def sample_questions(self, collection: Collection, limit: int) -> list[PassedQuestion]:
         """Return a passed question of each of up to `limit` chunks; the sample is stable while they are unchanged."""
         async with self._database.begin() as connection:
-            rows = (await connection.execute(SQL.sample, {"id": collection.id, "limit": limit})).mappings().all()
+            rows = (await connection.execute(SQL.sample, {"id": collection.id, "limit": limit})).all()
         return [_one_of(row["id"], row["version"], passed_questions(row)) for row in rows]
 
     async def accepted_questions(self, collection_id: UUID) -> list[tuple[str, list[str]]]:
@@ -122,7 +120,7 @@ class Calibrations:
             "replace_labelled": replace_labelled,
         }
         async with self._database.begin() as connection:
-            row = (await connection.execute(SQL.save, parameters)).mappings().one_or_none()
+            row = (await connection.execute(SQL.save, parameters)).one_or_none()
         return collection_of(row) if row else collection
 
 

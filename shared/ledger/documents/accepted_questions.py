@@ -13,9 +13,6 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, TextClause
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain.ids import accepted_id
 from shared.domain.indexing import ChunkToIndex, IndexOutcome
 from shared.domain.questions import plain
@@ -24,12 +21,14 @@ from shared.ledger.documents.chunk_matching import ChunkedVersion, chunked_versi
 from shared.ledger.documents.repeated_indexing import index_again
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import TransactionConflict
+from shared.ledger.postgres.statements import Statement
 
 SQL = statements.load(__file__, states.FRAGMENTS)
 
 
-async def accept(connection: AsyncConnection, question: Mapping[str, Any]) -> bool:
+async def accept(connection: Connection, question: Mapping[str, Any]) -> bool:
     """Accept a question; return False if it is accepted already.
 
     Raises:
@@ -46,12 +45,12 @@ async def accept(connection: AsyncConnection, question: Mapping[str, Any]) -> bo
     return False
 
 
-async def assign(connection: AsyncConnection, question: Mapping[str, Any]) -> bool:
+async def assign(connection: Connection, question: Mapping[str, Any]) -> bool:
     """Assign an accepted question to the key that accepted it, or to an editor; return whether that is a change."""
     return (await connection.execute(SQL.assign, question)).one_or_none() is not None
 
 
-async def delete_without_chunk(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
+async def delete_without_chunk(connection: Connection, documents: Sequence[UUID]) -> None:
     """Delete the questions of chunks that no version of these documents contains any more.
 
     Their points are deleted already.
@@ -59,12 +58,12 @@ async def delete_without_chunk(connection: AsyncConnection, documents: Sequence[
     await connection.execute(SQL.delete_without_chunk, {"ids": list(documents)})
 
 
-async def lock_followers(connection: AsyncConnection, document: UUID) -> Sequence[UUID]:
+async def lock_followers(connection: Connection, document: UUID) -> Sequence[UUID]:
     """Lock the rows that a locked document of the live build has in the others; return their ids."""
-    return (await connection.execute(SQL.lock_followers, {"document": document})).scalars().all()
+    return (await connection.execute(SQL.lock_followers, {"document": document})).scalars()
 
 
-async def copy_from_live(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
+async def copy_from_live(connection: Connection, documents: Sequence[UUID]) -> None:
     """Copy the live build's accepted questions to locked documents of another build.
 
     A document without chunks gets them when it is finished.
@@ -79,7 +78,7 @@ async def copy_from_live(connection: AsyncConnection, documents: Sequence[UUID])
             await connection.execute(SQL.retract, {"ids": missing})
 
 
-async def copy_from_other_builds(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
+async def copy_from_other_builds(connection: Connection, documents: Sequence[UUID]) -> None:
     """Copy questions accepted before a switch to locked documents of live builds that had no chunks then.
 
     A retraction applies to every build at once, so questions of any other build are valid.
@@ -90,17 +89,17 @@ async def copy_from_other_builds(connection: AsyncConnection, documents: Sequenc
     await _copy(connection, SQL.following_documents, documents)
 
 
-async def reindex_waiting(connection: AsyncConnection, documents: Sequence[UUID]) -> set[UUID]:
+async def reindex_waiting(connection: Connection, documents: Sequence[UUID]) -> set[UUID]:
     """Index chunks of locked documents with waiting questions again; return the chunks that are due.
 
     Documents in progress are skipped, because the same happens when they finish. Dead chunks are skipped, because their
     questions are written when they are retried.
     """
-    chunks = (await connection.execute(SQL.chunks_with_waiting, {"ids": list(documents)})).scalars().all()
+    chunks = (await connection.execute(SQL.chunks_with_waiting, {"ids": list(documents)})).scalars()
     return await index_again(connection, documents, chunks) if chunks else set()
 
 
-async def hold_documents(connection: AsyncConnection, outcomes: Sequence[IndexOutcome]) -> None:
+async def hold_documents(connection: Connection, outcomes: Sequence[IndexOutcome]) -> None:
     """Lock the documents of chunks with accepted questions until these are settled.
 
     A process that ends a version indexes chunks with waiting questions again, so it must see these outcomes.
@@ -109,7 +108,7 @@ async def hold_documents(connection: AsyncConnection, outcomes: Sequence[IndexOu
         await connection.execute(SQL.hold, {"ids": ids})
 
 
-async def settle(connection: AsyncConnection, outcomes: Sequence[IndexOutcome]) -> None:
+async def settle(connection: Connection, outcomes: Sequence[IndexOutcome]) -> None:
     """Record the questions of indexed chunks: as indexed if the live version contains them now, or as rejected."""
     settled = [(question.id, o.chunk.lease.version, state) for o in outcomes for question, state in o.accepted]
     parameters = {
@@ -121,13 +120,13 @@ async def settle(connection: AsyncConnection, outcomes: Sequence[IndexOutcome]) 
         await connection.execute(SQL.settle, parameters)
 
 
-async def mark_waiting(connection: AsyncConnection, chunks: Sequence[UUID]) -> None:
+async def mark_waiting(connection: Connection, chunks: Sequence[UUID]) -> None:
     """Mark the questions of dead chunks as waiting: they are written when the chunks are retried."""
     if chunks:
         await connection.execute(SQL.mark_waiting, {"chunks": list(chunks)})
 
 
-async def delete_late_points(connection: AsyncConnection, chunks: Sequence[ChunkToIndex]) -> None:
+async def delete_late_points(connection: Connection, chunks: Sequence[ChunkToIndex]) -> None:
     """Delete the points of questions that were retracted while a worker wrote them under a lost lease."""
     late = [(chunk, question) for chunk in chunks for question in chunk.accepted]
     parameters = {
@@ -141,8 +140,8 @@ async def delete_late_points(connection: AsyncConnection, chunks: Sequence[Chunk
 
 
 async def _copy(
-    connection: AsyncConnection, pairs: TextClause, documents: Sequence[UUID]
-) -> list[tuple[list[Row[Any]], list[Row[Any]]]]:
+    connection: Connection, pairs: Statement, documents: Sequence[UUID]
+) -> list[tuple[list[Row], list[Row]]]:
     """Copy accepted questions with their owners to documents; return the questions that both had before."""
     targets = (await connection.execute(pairs, {"ids": list(documents)})).all()
     if not targets:
@@ -167,7 +166,7 @@ async def _copy(
 
 
 def _counterparts(
-    target: Row[Any], of_source: Sequence[Row[Any]], divisions: Mapping[UUID, ChunkedVersion]
+    target: Row, of_source: Sequence[Row], divisions: Mapping[UUID, ChunkedVersion]
 ) -> Iterator[dict[str, Any]]:
     """Yield the questions of a document's source for the corresponding chunks of the document."""
     for question in of_source:

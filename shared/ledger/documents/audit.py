@@ -10,11 +10,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.ledger.documents.repeated_indexing import REOPENED, index_again
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection
 from shared.ledger.postgres.database import Database
 
 SQL = statements.load(__file__, states.FRAGMENTS)
@@ -87,7 +86,7 @@ class AuditedChunk:
 class LockedDocuments:
     """Documents that no other process changes until the transaction ends; `reopened` ones may be in progress."""
 
-    def __init__(self, connection: AsyncConnection, ids: frozenset[UUID], reopened: frozenset[UUID]) -> None:
+    def __init__(self, connection: Connection, ids: frozenset[UUID], reopened: frozenset[UUID]) -> None:
         self._connection = connection
         self._reopened = reopened
         self.ids = ids
@@ -105,12 +104,12 @@ class Audit:
         """Return documents of any state in the order of their external ids."""
         parameters = {"collection": collection_id, "after": after, "limit": limit}
         async with self._database.begin() as connection:
-            return [DocumentSnapshot(**row) for row in (await connection.execute(SQL.page, parameters)).mappings()]
+            return [DocumentSnapshot(**row) for row in (await connection.execute(SQL.page, parameters))]
 
     async def snapshots(self, document_ids: Sequence[UUID]) -> dict[UUID, DocumentSnapshot]:
         """Return documents by id; documents that do not exist any more are missing."""
         async with self._database.begin() as connection:
-            rows = (await connection.execute(SQL.snapshots, {"ids": list(document_ids)})).mappings()
+            rows = await connection.execute(SQL.snapshots, {"ids": list(document_ids)})
             return {row["id"]: DocumentSnapshot(**row) for row in rows}
 
     async def expected(
@@ -120,12 +119,12 @@ class Audit:
         document, ordinal = after or (None, None)
         parameters = {"ids": list(document_ids), "document": document, "ordinal": ordinal, "limit": limit}
         async with self._database.begin() as connection:
-            return [AuditedChunk(**row) for row in (await connection.execute(SQL.expected, parameters)).mappings()]
+            return [AuditedChunk(**row) for row in (await connection.execute(SQL.expected, parameters))]
 
     async def expected_by_id(self, chunk_ids: Sequence[UUID]) -> dict[UUID, AuditedChunk]:
         """Return chunks of live versions by id; other chunks are missing."""
         async with self._database.begin() as connection:
-            rows = (await connection.execute(SQL.expected_by_id, {"chunks": list(chunk_ids)})).mappings()
+            rows = await connection.execute(SQL.expected_by_id, {"chunks": list(chunk_ids)})
             return {row["id"]: AuditedChunk(**row) for row in rows}
 
     async def missing(self, documents: Collection[tuple[UUID, UUID | None]]) -> set[tuple[UUID, UUID | None]]:
@@ -152,7 +151,7 @@ class Audit:
     ) -> AsyncIterator[LockedDocuments]:
         """Lock documents until the block ends; documents that changed since their snapshot are left out."""
         async with self._database.begin() as connection:
-            rows = (await connection.execute(SQL.lock, {"ids": [s.id for s in snapshots]})).mappings()
+            rows = await connection.execute(SQL.lock, {"ids": [s.id for s in snapshots]})
             now = {row["id"]: DocumentSnapshot(**row) for row in rows}
             held = frozenset(s.id for s in snapshots if s.is_unchanged(now.get(s.id), reopened=s.id in reopened))
             yield LockedDocuments(connection, held, held.intersection(reopened))

@@ -11,41 +11,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from sqlalchemy import RowMapping, TextClause
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain.errors import NotFound
 from shared.ledger.documents import versions
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
+from shared.ledger.postgres.statements import Statement
 
 SQL = statements.load(
     __file__, states.FRAGMENTS, content=versions.CONTENT, next_version=versions.NEXT, due_again=versions.DUE_AGAIN
 )
 
 
-async def follow_everywhere(connection: AsyncConnection, document_ids: Sequence[UUID]) -> None:
+async def follow_everywhere(connection: Connection, document_ids: Sequence[UUID]) -> None:
     """Update the copies of locked live documents in every other build; some of the documents may be deleted."""
     builds = (await connection.execute(SQL.other_builds, {"ids": list(document_ids)})).all()
     for row in builds:
         await follow(connection, row.build, row.ids)
     if builds:
-        deleted = (await connection.execute(SQL.delete_copies, {"ids": list(document_ids)})).scalars().all()
+        deleted = (await connection.execute(SQL.delete_copies, {"ids": list(document_ids)})).scalars()
         await versions.supersede(connection, deleted)
         await connection.execute(SQL.delete_accepted, {"ids": deleted})
 
 
-async def lock(connection: AsyncConnection, tenant: str, name: str) -> None:
+async def lock(connection: Connection, tenant: str, name: str) -> None:
     """Lock the builds of a collection until the transaction ends, so that no document is written concurrently."""
     await _live_first(connection, SQL.lock_live, SQL.lock_all, {"tenant": tenant, "name": name})
 
 
-async def hold(connection: AsyncConnection, tenant: str, name: str) -> None:
+async def hold(connection: Connection, tenant: str, name: str) -> None:
     """Keep the builds of a collection unchanged until the transaction ends."""
     await _live_first(connection, SQL.share_live, SQL.share_all, {"tenant": tenant, "name": name})
 
 
-async def hold_live(connection: AsyncConnection, tenant: str, name: str) -> None:
+async def hold_live(connection: Connection, tenant: str, name: str) -> None:
     """Keep the builds of a collection unchanged, as `hold`, so that a concurrent erasure finds the written rows.
 
     Raises:
@@ -57,59 +56,57 @@ async def hold_live(connection: AsyncConnection, tenant: str, name: str) -> None
         raise NotFound(f"There is no collection '{name}'. GET /v1/collections lists the collections.")
 
 
-async def _live_first(
-    connection: AsyncConnection, live: TextClause, every: TextClause, parameters: Mapping[str, str]
-) -> None:
+async def _live_first(connection: Connection, live: Statement, every: Statement, parameters: Mapping[str, str]) -> None:
     """Lock the live build of a collection, then the others.
 
     If a switch replaces the build while this waits for its lock, the lock is released. Otherwise two processes that
     wait for a lock, each holding a former live build, would deadlock.
     """
     while True:
-        async with connection.begin_nested() as savepoint:
+        async with connection.savepoint() as undo:
             if (await connection.execute(live, parameters)).all():
                 break
-            await savepoint.rollback()
+            await undo()
         if not (await connection.execute(SQL.find_live, parameters)).all():
             return
     await connection.execute(every, parameters)
 
 
-async def builds_of(connection: AsyncConnection, tenant: str, name: str) -> list[RowMapping]:
+async def builds_of(connection: Connection, tenant: str, name: str) -> list[Row]:
     """Return the builds of a collection that contain its documents, the live one first.
 
     A lock on a row of the collection must be held; otherwise another build may exist already.
     """
-    return list((await connection.execute(SQL.builds, {"tenant": tenant, "name": name})).mappings())
+    return list(await connection.execute(SQL.builds, {"tenant": tenant, "name": name}))
 
 
-async def live_of(connection: AsyncConnection, tenant: str, name: str) -> RowMapping | None:
+async def live_of(connection: Connection, tenant: str, name: str) -> Row | None:
     """Return the live build of a collection, as `builds_of`; None if the collection is being erased."""
     builds = await builds_of(connection, tenant, name)
     return builds[0] if builds and builds[0]["is_live"] else None
 
 
-async def follow(connection: AsyncConnection, build_id: UUID, document_ids: Sequence[UUID]) -> None:
+async def follow(connection: Connection, build_id: UUID, document_ids: Sequence[UUID]) -> None:
     """Update a build's copies of these locked live documents; the build may lack some of them."""
     parameters = {"build": build_id, "ids": list(document_ids)}
     await connection.execute(SQL.insert_copies, parameters)
-    await catch_up(connection, (await connection.execute(SQL.lock_copies, parameters)).scalars().all())
+    await catch_up(connection, (await connection.execute(SQL.lock_copies, parameters)).scalars())
 
 
-async def start_newest(connection: AsyncConnection, build_id: UUID) -> None:
+async def start_newest(connection: Connection, build_id: UUID) -> None:
     """Start the newest versions of documents of a build that is about to be live; all builds must be locked.
 
     Documents that first had to show the visible version continue with the newest at once, because a live build follows
     no other.
     """
-    lagging = (await connection.execute(SQL.lagging, {"build": build_id})).scalars().all()
+    lagging = (await connection.execute(SQL.lagging, {"build": build_id})).scalars()
     if lagging:
         await connection.execute(SQL.lock_documents, {"ids": lagging})
         await catch_up(connection, lagging, newest=True)
 
 
 async def catch_up(
-    connection: AsyncConnection, copies: Sequence[UUID], *, failed: bool = False, newest: bool = False
+    connection: Connection, copies: Sequence[UUID], *, failed: bool = False, newest: bool = False
 ) -> None:
     """Start the next versions of locked documents of other builds, if they need one.
 

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain.chunks import ChunkContent
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +32,7 @@ class ChunkedVersion:
 SQL = statements.load(__file__, states.FRAGMENTS)
 
 
-async def chunked_versions(
-    connection: AsyncConnection, versions: Iterable[tuple[UUID, int]]
-) -> dict[UUID, ChunkedVersion]:
+async def chunked_versions(connection: Connection, versions: Iterable[tuple[UUID, int]]) -> dict[UUID, ChunkedVersion]:
     """Return the divisions of document versions by document; versions without chunks are missing."""
     pairs = list(versions)
     parameters = {"ids": [document for document, _ in pairs], "versions": [version for _, version in pairs]}
@@ -61,7 +58,7 @@ def counterpart(chunk: UUID, origin: ChunkedVersion, among: ChunkedVersion) -> U
     return best if best is not None and common[best] else None
 
 
-async def in_live_build(connection: AsyncConnection, collection: UUID, live: UUID, chunk: UUID) -> UUID | None:
+async def in_live_build(connection: Connection, collection: UUID, live: UUID, chunk: UUID) -> UUID | None:
     """Return the chunk of the live build that corresponds to a chunk of another build, or None."""
     parameters = {"collection": collection, "live": live, "chunk": chunk}
     found = (await connection.execute(SQL.live_document, parameters)).one_or_none()

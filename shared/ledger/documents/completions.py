@@ -33,7 +33,7 @@ class Completions:
             if changed := [row.content_key for row in slice_ if row.changed]:
                 await connection.execute(SQL.mark, {"keys": changed})
             if old := [row.content_key for row in slice_ if row.old]:
-                locked = (await connection.execute(SQL.lock, {"keys": old})).scalars().all()
+                locked = (await connection.execute(SQL.lock, {"keys": old})).scalars()
                 await connection.execute(SQL.delete_unused, {"keys": locked})
         more = len(slice_) == _SLICE
         self._after = slice_[-1].content_key if more else b""

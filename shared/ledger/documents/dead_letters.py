@@ -13,9 +13,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import RowMapping, TextClause
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain.dead_letters import DeadLetter, DeadReason
 from shared.domain.errors import NotFound
 from shared.domain.lanes import Lane
@@ -23,12 +20,14 @@ from shared.ledger.documents import build_sync, versions
 from shared.ledger.model import states
 from shared.ledger.model.rows.history import attempts_of
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 
 _BATCH_SIZE = 1000  # letters of one transaction: a million of them must not hold their locks together
 _MOST_REASONS = 200
 # Resolves a batch of letters; returns how many they were, and whether there may be more.
-Step = Callable[[AsyncConnection, dict[str, Any]], Awaitable[tuple[int, bool]]]
+Step = Callable[[Connection, dict[str, Any]], Awaitable[tuple[int, bool]]]
 
 SQL = statements.load(
     __file__,
@@ -68,13 +67,13 @@ class DeadLetters:
         at, letter_id = after or (None, None)
         parameters = _parameters(tenant, choice or Choice()) | {"at": at, "after": letter_id, "limit": limit}
         async with self._database.begin() as connection:
-            return [_letter(row) for row in (await connection.execute(SQL.page, parameters)).mappings()]
+            return [_letter(row) for row in (await connection.execute(SQL.page, parameters))]
 
     async def reasons(self, tenant: str, choice: Choice | None = None) -> list[DeadReason]:
         """Count dead letters of each kind by reason, at most 200 reasons, the most frequent first."""
         parameters = _parameters(tenant, choice or Choice()) | {"limit": _MOST_REASONS}
         async with self._database.begin() as connection:
-            return [DeadReason(**row) for row in (await connection.execute(SQL.count_by_reason, parameters)).mappings()]
+            return [DeadReason(**row) for row in (await connection.execute(SQL.count_by_reason, parameters))]
 
     async def get(self, tenant: str, letter_id: UUID) -> DeadLetter:
         """Return a dead letter with its history.
@@ -136,13 +135,13 @@ def document_parameters(tenant: str, document_id: UUID) -> dict[str, Any]:
     return _parameters(tenant, Choice(document_id=document_id)) | {"until": None}
 
 
-async def revive_documents(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
+async def revive_documents(connection: Connection, parameters: dict[str, Any]) -> tuple[int, bool]:
     """Queue failed documents again; return their number, and whether there may be more."""
     count = len((await connection.execute(SQL.revive_documents, parameters | {"limit": _BATCH_SIZE})).all())
     return count, count == _BATCH_SIZE
 
 
-async def revive_pages(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
+async def revive_pages(connection: Connection, parameters: dict[str, Any]) -> tuple[int, bool]:
     """Start the next versions of degraded documents with dead pages; return the number of these pages.
 
     The second value is whether there may be more. Documents with dead pages need no revival of their chunks.
@@ -155,16 +154,16 @@ async def revive_pages(connection: AsyncConnection, parameters: dict[str, Any]) 
     return pages, True
 
 
-async def revive_chunks(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
+async def revive_chunks(connection: Connection, parameters: dict[str, Any]) -> tuple[int, bool]:
     """Reopen dead chunks; return their number, and whether there may be more."""
     return await _resolve_chunks(connection, parameters, SQL.revive_chunks, SQL.reopen)
 
 
-async def _discard_documents(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
+async def _discard_documents(connection: Connection, parameters: dict[str, Any]) -> tuple[int, bool]:
     return await _discard(connection, SQL.discard_documents, parameters)
 
 
-async def discard_queued(connection: AsyncConnection, job_id: UUID) -> tuple[int, bool]:
+async def discard_queued(connection: Connection, job_id: UUID) -> tuple[int, bool]:
     """Discard queued documents of a job; return their number, and whether there may be more.
 
     A document reverts to the version that queries see, and a document without one is deleted, in every build.
@@ -172,51 +171,51 @@ async def discard_queued(connection: AsyncConnection, job_id: UUID) -> tuple[int
     return await _discard(connection, SQL.discard_queued, {"job": job_id})
 
 
-async def _discard(connection: AsyncConnection, statement: TextClause, parameters: dict[str, Any]) -> tuple[int, bool]:
-    discarded = (await connection.execute(statement, parameters | {"limit": _BATCH_SIZE})).scalars().all()
+async def _discard(connection: Connection, statement: Statement, parameters: dict[str, Any]) -> tuple[int, bool]:
+    discarded = (await connection.execute(statement, parameters | {"limit": _BATCH_SIZE})).scalars()
     await versions.supersede(connection, discarded)
     await build_sync.follow_everywhere(connection, discarded)
     return len(discarded), len(discarded) == _BATCH_SIZE
 
 
-async def _discard_pages(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
+async def _discard_pages(connection: Connection, parameters: dict[str, Any]) -> tuple[int, bool]:
     locked = await _lock_unread(connection, parameters)
-    changed = (await connection.execute(SQL.discard_pages, parameters | {"ids": locked})).scalars().all()
+    changed = (await connection.execute(SQL.discard_pages, parameters | {"ids": locked})).scalars()
     await connection.execute(SQL.make_ready, {"ids": sorted(set(changed))})
     return len(changed), bool(changed)
 
 
-async def _lock_unread(connection: AsyncConnection, parameters: dict[str, Any]) -> Sequence[UUID]:
+async def _lock_unread(connection: Connection, parameters: dict[str, Any]) -> Sequence[UUID]:
     """Lock some degraded documents with dead pages of a choice; return them."""
-    found = (await connection.execute(SQL.unread_documents, parameters | {"limit": _BATCH_SIZE})).scalars().all()
-    return (await connection.execute(SQL.lock, {"ids": found})).scalars().all()
+    found = (await connection.execute(SQL.unread_documents, parameters | {"limit": _BATCH_SIZE})).scalars()
+    return (await connection.execute(SQL.lock, {"ids": found})).scalars()
 
 
-async def _discard_chunks(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
+async def _discard_chunks(connection: Connection, parameters: dict[str, Any]) -> tuple[int, bool]:
     return await _resolve_chunks(connection, parameters, SQL.discard_chunks, SQL.make_ready)
 
 
 async def _resolve_chunks(
-    connection: AsyncConnection, parameters: dict[str, Any], chunks: TextClause, documents: TextClause
+    connection: Connection, parameters: dict[str, Any], chunks: Statement, documents: Statement
 ) -> tuple[int, bool]:
-    degraded = (await connection.execute(SQL.degraded_documents, parameters | {"limit": _BATCH_SIZE})).scalars().all()
+    degraded = (await connection.execute(SQL.degraded_documents, parameters | {"limit": _BATCH_SIZE})).scalars()
     if not degraded:
         return 0, False
-    locked = (await connection.execute(SQL.lock, {"ids": degraded})).scalars().all()
-    changed = (await connection.execute(chunks, parameters | {"ids": locked})).scalars().all()
+    locked = (await connection.execute(SQL.lock, {"ids": degraded})).scalars()
+    changed = (await connection.execute(chunks, parameters | {"ids": locked})).scalars()
     await connection.execute(documents, {"ids": sorted(set(changed))})
     return len(changed), bool(changed)
 
 
-async def _get(connection: AsyncConnection, tenant: str, letter_id: UUID) -> DeadLetter:
+async def _get(connection: Connection, tenant: str, letter_id: UUID) -> DeadLetter:
     parameters = _parameters(tenant, Choice(letter_id=letter_id)) | {"at": None, "after": None, "limit": 1}
-    row = (await connection.execute(SQL.page, parameters)).mappings().one_or_none()
+    row = (await connection.execute(SQL.page, parameters)).one_or_none()
     if row is None:
         raise NotFound(f"There is no dead letter {letter_id}. GET /v1/dead-letters lists the dead letters.")
     return dataclasses.replace(_letter(row), history=attempts_of(row["history"]))
 
 
-async def _require_target(connection: AsyncConnection, tenant: str, choice: Choice) -> None:
+async def _require_target(connection: Connection, tenant: str, choice: Choice) -> None:
     if choice.letter_id is not None:
         await _get(connection, tenant, choice.letter_id)
     if choice.document_id is not None:
@@ -229,5 +228,5 @@ def _parameters(tenant: str, choice: Choice) -> dict[str, Any]:
     return {"tenant": tenant, **dataclasses.asdict(choice)}
 
 
-def _letter(row: RowMapping) -> DeadLetter:
+def _letter(row: Row) -> DeadLetter:
     return DeadLetter(**{name: value for name, value in row.items() if name != "history"})

@@ -15,15 +15,13 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain.documents import DescribedVersion, Description
 from shared.ledger.model import states
 from shared.ledger.model.collection_options import options_of
 from shared.ledger.model.decoding import decoded
 from shared.ledger.model.rows.encoding import as_json
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database
 
 _AGAIN_AFTER = timedelta(seconds=10)
@@ -33,7 +31,7 @@ SQL = statements.load(__file__, states.FRAGMENTS)
 
 
 async def change(
-    connection: AsyncConnection, documents: Sequence[UUID], *, title: str | None, metadata: Mapping[str, Any] | None
+    connection: Connection, documents: Sequence[UUID], *, title: str | None, metadata: Mapping[str, Any] | None
 ) -> None:
     """Change the description of locked documents; None keeps the old value."""
     parameters = {"ids": list(documents), "title": title, "metadata": None if metadata is None else as_json(metadata)}
@@ -54,7 +52,7 @@ class Descriptions:
         ids = None if documents is None else list(documents)
         parameters = {"limit": limit, "ids": ids, "claim": _CLAIM}
         async with self._database.begin() as connection:
-            claimed = (await connection.execute(SQL.claim_due, parameters)).mappings().all()
+            claimed = (await connection.execute(SQL.claim_due, parameters)).all()
         found: dict[UUID, Description] = {}
         for one in decoded("describe", _of_one_version, claimed):
             before = found.get(one.document_id)
@@ -74,7 +72,7 @@ class Descriptions:
             await connection.execute(SQL.postpone, parameters)
 
 
-def _of_one_version(row: RowMapping) -> Description:
+def _of_one_version(row: Row) -> Description:
     return Description(
         document_id=row["id"],
         tenant=row["tenant"],

@@ -9,9 +9,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain import readers
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.collections import Collection
@@ -41,6 +38,7 @@ from shared.ledger.model.collection_options import options_of
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.model.lanes import lane_of
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database, again_after_collision
 
 _REINDEX_SLICE = 1_000  # documents of one transaction: a twentieth of a second
@@ -252,7 +250,7 @@ class Documents:
         async with self._database.begin() as connection:
             row = await _get(connection, tenant, document_id)
             parameters = {"id": row["id"], "version": _version(row, live=live)}
-            content = (await connection.execute(SQL.stored_content, parameters)).mappings().one()
+            content = (await connection.execute(SQL.stored_content, parameters)).one()
         return StoredContent(**content)
 
     async def page_picture(self, tenant: str, document_id: UUID, number: int, *, live: bool = False) -> PagePicture:
@@ -264,7 +262,7 @@ class Documents:
         async with self._database.begin() as connection:
             row = await _get(connection, tenant, document_id)
             parameters = {"id": row["id"], "version": _version(row, live=live), "number": number}
-            page = (await connection.execute(SQL.page, parameters)).mappings().one_or_none()
+            page = (await connection.execute(SQL.page, parameters)).one_or_none()
         if page is None or page["picture"] is None:
             raise NotFound(_no_picture(number, page), field="number")
         return PagePicture(page["picture"], page["key"].hex())
@@ -278,7 +276,7 @@ class Documents:
     async def replace_uploads(self, document_ids: Sequence[UUID], renamed: Mapping[str, str]) -> bool:
         """Point documents, in all builds, to the new location of the same bytes; return whether any version changed."""
         async with self._database.begin() as connection:
-            ids = (await connection.execute(SQL.lock_in_builds, {"ids": list(document_ids)})).scalars().all()
+            ids = (await connection.execute(SQL.lock_in_builds, {"ids": list(document_ids)})).scalars()
             parameters = {"ids": ids, "before": list(renamed), "now": list(renamed.values())}
             return bool((await connection.execute(SQL.replace_uploads, parameters)).all())
 
@@ -455,13 +453,13 @@ class Documents:
         return used
 
 
-async def lock_rows(connection: AsyncConnection, tenant: str, document_id: UUID) -> Sequence[UUID]:
+async def lock_rows(connection: Connection, tenant: str, document_id: UUID) -> Sequence[UUID]:
     """Lock a document in the builds of its collection, and these builds; return the ids of its rows."""
     parameters = {"id": document_id, "tenant": tenant}
-    return (await connection.execute(SQL.lock_rows, parameters)).scalars().all()
+    return (await connection.execute(SQL.lock_rows, parameters)).scalars()
 
 
-async def delete_rows(connection: AsyncConnection, tenant: str, document_id: UUID) -> Sequence[RowMapping]:
+async def delete_rows(connection: Connection, tenant: str, document_id: UUID) -> Sequence[Row]:
     """Delete a document in every build; return its rows.
 
     Raises:
@@ -469,7 +467,7 @@ async def delete_rows(connection: AsyncConnection, tenant: str, document_id: UUI
     """
     await lock_rows(connection, tenant, document_id)
     parameters = {"id": document_id, "tenant": tenant}
-    rows = (await connection.execute(SQL.delete, parameters)).mappings().all()
+    rows = (await connection.execute(SQL.delete, parameters)).all()
     if not any(row["is_live"] for row in rows):
         raise _not_found(document_id)
     ids = [row["id"] for row in rows]
@@ -478,16 +476,16 @@ async def delete_rows(connection: AsyncConnection, tenant: str, document_id: UUI
     return rows
 
 
-async def delete_named(connection: AsyncConnection, tenant: str, collection: str, names: Sequence[str]) -> int:
+async def delete_named(connection: Connection, tenant: str, collection: str, names: Sequence[str]) -> int:
     """Delete the documents of a collection that have these external ids, at most some hundred; return their number."""
     parameters = {"tenant": tenant, "name": collection, "names": list(names)}
-    ids = (await connection.execute(SQL.ids_of_names, parameters)).scalars().all()
+    ids = (await connection.execute(SQL.ids_of_names, parameters)).scalars()
     for document_id in ids:
         await delete_rows(connection, tenant, document_id)
     return len(ids)
 
 
-async def _reindex_slice(connection: AsyncConnection, collection_id: UUID | None) -> bool:
+async def _reindex_slice(connection: Connection, collection_id: UUID | None) -> bool:
     """Start the next version of documents of this collection, or of any; return whether one is being reindexed."""
     found = (await connection.execute(SQL.lock_reindexing, {"collection": collection_id})).one_or_none()
     if found is None:
@@ -503,13 +501,13 @@ async def _reindex_slice(connection: AsyncConnection, collection_id: UUID | None
     return True
 
 
-async def _outdated(connection: AsyncConnection, tenant: str, collection_id: UUID | None = None) -> Sequence[Row[Any]]:
+async def _outdated(connection: Connection, tenant: str, collection_id: UUID | None = None) -> Sequence[Row]:
     """Return the collections with outdated documents, or one of them, each with its number."""
     parameters = {"tenant": tenant, "collection": collection_id, "readers": list(readers.CURRENT)}
     return (await connection.execute(SQL.count_outdated, parameters)).all()
 
 
-async def _read_again(connection: AsyncConnection, document: Row[Any]) -> None:
+async def _read_again(connection: Connection, document: Row) -> None:
     """Start the next version, with the same content, of a locked degraded document that an older reader has read.
 
     Raises:
@@ -520,14 +518,14 @@ async def _read_again(connection: AsyncConnection, document: Row[Any]) -> None:
     await versions.reindex(connection, [document.id], lane=Lane.INTERACTIVE, job_id=None)
 
 
-async def _get(connection: AsyncConnection, tenant: str, document_id: UUID) -> RowMapping:
+async def _get(connection: Connection, tenant: str, document_id: UUID) -> Row:
     row = await shown_documents.find(connection, tenant, document_id)
     if row is None:
         raise _not_found(document_id)
     return row
 
 
-def _no_picture(number: int, page: RowMapping | None) -> str:
+def _no_picture(number: int, page: Row | None) -> str:
     """Return why a page has no picture."""
     if page is None:
         return f"Page {number:,} was not read by OCR: only pages without text have pictures."
@@ -538,7 +536,7 @@ def _no_picture(number: int, page: RowMapping | None) -> str:
     return f"Page {number:,} could not be read, and has no picture. {page['error'] or ''}".rstrip()
 
 
-def _version(row: RowMapping, *, live: bool) -> int:
+def _version(row: Row, *, live: bool) -> int:
     """Return the number of the newest or the live version of a document.
 
     Raises:

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
-from sqlalchemy import RowMapping, TextClause, text
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain import readers
 from shared.domain.states import DocumentState
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
+from shared.ledger.postgres.statements import Statement
 
 Order = Literal["newest", "updated", "name", "state"]
 
@@ -64,7 +63,7 @@ _WALKS = statements.load(
 )
 
 
-def _ordered(by: str, walk: TextClause, follows: str, joined: str = "") -> statements.Statements:
+def _ordered(by: str, walk: Statement, follows: str, joined: str = "") -> statements.Statements:
     """Return the statements of an order.
 
     Args:
@@ -92,7 +91,7 @@ _ORDERS: Mapping[Order, statements.Statements] = {
 NEWEST = f"{_WALKS.by_state.text} ORDER BY {_NEWEST} LIMIT :most"
 
 # Divide the search text like the names of documents; null if it contains no word.
-_QUERY = text("SELECT string_agg(quote_literal(w) || ':*', ' & ') FROM unnest(words_of(:searched)) w")
+_QUERY = Statement("SELECT string_agg(quote_literal(w) || ':*', ' & ') FROM unnest(words_of(:searched)) w")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ class DocumentFilter:
 
 
 async def page(
-    connection: AsyncConnection,
+    connection: Connection,
     tenant: str,
     wanted: DocumentFilter,
     *,
@@ -131,7 +130,7 @@ async def page(
     after: ListPosition | None,
     limit: int,
     metadata: bool,
-) -> Sequence[RowMapping]:
+) -> Sequence[Row]:
     """Return the rows of documents in an order, after `after`; `metadata` is NULL unless requested."""
     parameters = parameters_of(tenant, wanted, order=order, after=after, most=limit)
     parameters |= {"limit": limit, "metadata": metadata}
@@ -142,13 +141,13 @@ async def page(
         parameters |= {"words": f"'/{tenant}' & {words}", "most": max(limit, _CHECKED)}
     if wanted.ids is not None:
         parameters |= {"ids": list(wanted.ids)}
-        return (await connection.execute(_ORDERS[order].with_ids, parameters)).mappings().all()
-    listed = (await connection.execute(_ORDERS[order].listed, parameters)).mappings().all()
+        return (await connection.execute(_ORDERS[order].with_ids, parameters)).all()
+    listed = (await connection.execute(_ORDERS[order].listed, parameters)).all()
     if wanted.words is None or len(listed) == limit:
         return listed
     if (await connection.execute(_ORDERS[order].count, parameters)).scalar_one() < parameters["most"]:
         return listed
-    return (await connection.execute(_ORDERS[order].with_words, parameters)).mappings().all()
+    return (await connection.execute(_ORDERS[order].with_words, parameters)).all()
 
 
 def parameters_of(

@@ -8,13 +8,13 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, JobIsOpen, NotFound
 from shared.domain.jobs import JobKind, JobState
 from shared.ledger.model import lanes, states
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection
 
 _MOST_OPEN = 100  # of a tenant: a claim looks up each of them
 SQL = statements.load(
@@ -39,7 +39,7 @@ class OpenedJob:
 
 
 async def open_job(
-    connection: AsyncConnection,
+    connection: Connection,
     collection: Collection,
     kind: JobKind,
     *,
@@ -82,7 +82,7 @@ async def open_job(
     return OpenedJob(job_id, (await connection.execute(SQL.insert, parameters)).scalar_one(), is_new=True)
 
 
-async def finish(connection: AsyncConnection, job_id: UUID | None = None) -> Sequence[UUID]:
+async def finish(connection: Connection, job_id: UUID | None = None) -> Sequence[UUID]:
     """Finish the closed jobs, or one of them, without unfinished documents; return their ids."""
     rows = (await connection.execute(SQL.finish, {"id": job_id})).all()
     for row in rows:
@@ -90,7 +90,7 @@ async def finish(connection: AsyncConnection, job_id: UUID | None = None) -> Seq
     return [row.id for row in rows]
 
 
-async def hold_load(connection: AsyncConnection, collection: Collection, job_id: UUID) -> int:
+async def hold_load(connection: Connection, collection: Collection, job_id: UUID) -> int:
     """Keep a load open until the transaction ends; return its number.
 
     Raises:

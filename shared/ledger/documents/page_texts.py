@@ -32,7 +32,7 @@ class PageTexts:
             if changed := [row.key for row in slice_ if row.changed]:
                 await connection.execute(SQL.mark, {"keys": changed})
             if old := [row.key for row in slice_ if row.old]:
-                locked = (await connection.execute(SQL.lock, {"keys": old})).scalars().all()
+                locked = (await connection.execute(SQL.lock, {"keys": old})).scalars()
                 await connection.execute(SQL.delete_unused, {"keys": locked})
         more = len(slice_) == _SLICE
         self._after = slice_[-1].key if more else b""

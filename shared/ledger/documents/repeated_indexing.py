@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection
 
 # States of a document whose live version is being rewritten, or was rewritten.
 REOPENED = tuple(state for state in (*states.INDEX_AGAIN.sources, *states.INDEX_AGAIN.targets) if state)
@@ -17,7 +16,7 @@ SQL = statements.load(__file__, states.FRAGMENTS, is_reopened=states.is_in(REOPE
 
 
 async def index_again(
-    connection: AsyncConnection, documents: Sequence[UUID], chunks: Sequence[UUID], *, reopened: Sequence[UUID] = ()
+    connection: Connection, documents: Sequence[UUID], chunks: Sequence[UUID], *, reopened: Sequence[UUID] = ()
 ) -> set[UUID]:
     """Index chunks of locked documents again; return the chunks that are due now.
 

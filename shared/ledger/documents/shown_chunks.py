@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.chunks import ChunkContent
 from shared.domain.questions import Acceptance, QuestionDetail, QuestionSource
@@ -20,6 +17,7 @@ from shared.ledger.model.rows.attempts import usage_by_tier
 from shared.ledger.model.rows.history import attempts_of
 from shared.ledger.model.rows.questions import QUESTIONS
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 
 _LAST = 2**31 - 1  # PostgreSQL's integer
 
@@ -43,13 +41,13 @@ class ChunkPosition:
     ordinal: int
 
 
-async def find(connection: AsyncConnection, tenant: str, chunk_id: UUID) -> ChunkPosition | None:
+async def find(connection: Connection, tenant: str, chunk_id: UUID) -> ChunkPosition | None:
     """Find a chunk in the version that queries see, else in the newest; return None if the tenant has no such chunk."""
     row = (await connection.execute(SQL.find, {"tenant": tenant, "chunk": chunk_id})).one_or_none()
     return None if row is None else ChunkPosition(row.id, row.public_id, row.version, row.ordinal)
 
 
-async def ordinal_of(connection: AsyncConnection, document: UUID, version: int, chunk_id: UUID) -> int | None:
+async def ordinal_of(connection: Connection, document: UUID, version: int, chunk_id: UUID) -> int | None:
     """Return the position of a chunk in a version, or None."""
     parameters = {"id": document, "version": version, "chunk": chunk_id}
     ordinal: int | None = (await connection.execute(SQL.ordinal, parameters)).scalar_one_or_none()
@@ -57,7 +55,7 @@ async def ordinal_of(connection: AsyncConnection, document: UUID, version: int, 
 
 
 async def read(
-    connection: AsyncConnection,
+    connection: Connection,
     document: UUID,
     version: int,
     *,
@@ -86,11 +84,11 @@ async def read(
         "limit": limit,
     }
     statement = SQL.forwards if before is None else SQL.backwards
-    chunks = [_detail(row) for row in (await connection.execute(statement, parameters)).mappings()]
+    chunks = [_detail(row) for row in (await connection.execute(statement, parameters))]
     return chunks if before is None else chunks[::-1]
 
 
-def _detail(row: RowMapping) -> ChunkDetail:
+def _detail(row: Row) -> ChunkDetail:
     return ChunkDetail(
         id=row["id"],
         document_id=row["public_id"],
@@ -105,7 +103,7 @@ def _detail(row: RowMapping) -> ChunkDetail:
     )
 
 
-def _own(row: RowMapping) -> Iterator[QuestionDetail]:
+def _own(row: Row) -> Iterator[QuestionDetail]:
     """Yield the questions that the model generated, or that were submitted with the document."""
     source: QuestionSource = "given" if row["ready_made"] else "generated"
     if row["questions"] is None:
@@ -117,7 +115,7 @@ def _own(row: RowMapping) -> Iterator[QuestionDetail]:
         yield QuestionDetail(question, reason is None, reason, source, rounded)
 
 
-def _of_users(row: RowMapping) -> Iterator[QuestionDetail]:
+def _of_users(row: Row) -> Iterator[QuestionDetail]:
     for accepted in row["accepted"]:
         state = AcceptedState(accepted["state"])
         query_id = accepted["query_id"] and UUID(accepted["query_id"])

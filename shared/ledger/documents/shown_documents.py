@@ -8,9 +8,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain.completeness import stored_completeness
 from shared.domain.documents import Document, Progress
 from shared.domain.readers import is_outdated
@@ -19,6 +16,7 @@ from shared.ledger.documents import listing
 from shared.ledger.model import states, tier_tokens
 from shared.ledger.model.rows.attempts import usage_by_tier
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 
 # The columns of a document `d` with the content `v` of its newest version.
 COLUMNS = (
@@ -43,13 +41,13 @@ class Changes:
     more: bool
 
 
-async def find(connection: AsyncConnection, tenant: str, document_id: UUID) -> RowMapping | None:
+async def find(connection: Connection, tenant: str, document_id: UUID) -> Row | None:
     """Return the row of a document, or None if the tenant has no document of that id."""
     parameters = {"tenant": tenant, "id": document_id}
-    return (await connection.execute(SQL.get, parameters)).mappings().one_or_none()
+    return (await connection.execute(SQL.get, parameters)).one_or_none()
 
 
-async def changes(connection: AsyncConnection, tenant: str, since: datetime | None, limit: int) -> Changes:
+async def changes(connection: Connection, tenant: str, since: datetime | None, limit: int) -> Changes:
     """Return documents that may have changed since a time; see `Documents.changes`."""
     parameters: dict[str, Any] = {"tenant": tenant, "limit": limit + 1}
     at = (await connection.execute(SQL.now)).scalar_one()
@@ -59,33 +57,33 @@ async def changes(connection: AsyncConnection, tenant: str, since: datetime | No
         found = await connection.execute(SQL.in_progress, parameters | in_progress)
     else:
         found = await connection.execute(SQL.changed, parameters | {"since": since})
-    rows = found.mappings().all()
+    rows = found.all()
     return Changes(at, await with_progress(connection, rows[:limit]), more=len(rows) > limit)
 
 
-async def with_progress(connection: AsyncConnection, rows: Sequence[RowMapping]) -> list[Document]:
+async def with_progress(connection: Connection, rows: Sequence[Row]) -> list[Document]:
     progress = await progress_of(connection, [row["id"] for row in rows])
     return [document_of(row, row["collection"], progress.get(row["id"])) for row in rows]
 
 
-async def progress_of(connection: AsyncConnection, ids: Sequence[UUID]) -> dict[UUID, Progress]:
+async def progress_of(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Progress]:
     """Count the chunks and pages of the newest versions of documents by row id; documents without any are missing."""
     if not ids:
         return {}
-    counts = (await connection.execute(SQL.progress, {"ids": list(ids)})).mappings()
+    counts = await connection.execute(SQL.progress, {"ids": list(ids)})
     found = {count["id"]: _progress(count) for count in counts}
-    for row in (await connection.execute(SQL.pages, {"ids": list(ids)})).mappings():
+    for row in await connection.execute(SQL.pages, {"ids": list(ids)}):
         pages = {name: value for name, value in row.items() if name != "id"}
         found[row["id"]] = replace(found.get(row["id"], Progress()), **pages)
     return found
 
 
-def _progress(count: RowMapping) -> Progress:
+def _progress(count: Row) -> Progress:
     counts = {name: value for name, value in count.items() if name not in ("id", "tier_tokens")}
     return Progress(**counts, usage_by_tier=usage_by_tier(count))
 
 
-def document_of(row: RowMapping, collection: str, progress: Progress | None = None) -> Document:
+def document_of(row: Row, collection: str, progress: Progress | None = None) -> Document:
     return Document(
         id=row["public_id"],
         external_id=row["external_id"],

@@ -9,8 +9,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import orjson
-from sqlalchemy import RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.collections import Collection
 from shared.domain.documents import Document, NewDocument
@@ -21,6 +19,7 @@ from shared.ledger.model import states
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.model.lanes import lane_of
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database, TransactionConflict, again_after_collision
 
 SQL = statements.load(
@@ -67,9 +66,7 @@ async def _submit(database: Database, documents: Sequence[NewDocument]) -> list[
         return await submit_within(connection, documents, number)
 
 
-async def submit_within(
-    connection: AsyncConnection, documents: Sequence[NewDocument], job_number: int
-) -> list[Submission]:
+async def submit_within(connection: Connection, documents: Sequence[NewDocument], job_number: int) -> list[Submission]:
     """Insert documents of one collection, or start their next versions, in the transaction of the caller.
 
     Args:
@@ -98,7 +95,7 @@ async def submit_within(
     ]
 
 
-async def replace_references(connection: AsyncConnection, unchanged: Sequence[NewDocument]) -> None:
+async def replace_references(connection: Connection, unchanged: Sequence[NewDocument]) -> None:
     """Point unchanged documents of a collection, whose bytes are references, to the bytes of a newer submission.
 
     Their source may have been removed and added again, or have other versions of the same bytes.
@@ -129,8 +126,8 @@ class _BuildReplaced(Exception):
 
 
 async def _write(
-    connection: AsyncConnection, documents: Sequence[NewDocument], job_number: int = 0
-) -> list[tuple[RowMapping, bool]]:
+    connection: Connection, documents: Sequence[NewDocument], job_number: int = 0
+) -> list[tuple[Row, bool]]:
     """Write documents of one collection and one job; return each row and whether its content is new.
 
     Every submission except a single new document inserts its rows here. A writer first inserts and then locks, both in
@@ -138,10 +135,10 @@ async def _write(
     """
     collection, ids = documents[0].collection, [uuid4() for _ in documents]
     found = await connection.execute(SQL.insert, _new_rows(ids, documents, job_number))
-    inserted = {row["id"]: row for row in found.mappings()}
+    inserted = {row["id"]: row for row in found}
     names = {new.external_id for document_id, new in zip(ids, documents, strict=True) if document_id not in inserted}
     rows = await _lock(connection, collection, names) if names else {}
-    written, replaced = list[tuple[RowMapping, bool]](), list[UUID]()
+    written, replaced = list[tuple[Row, bool]](), list[UUID]()
     for document_id, new in zip(ids, documents, strict=True):
         row = inserted.get(document_id)
         accepted = row is not None
@@ -150,7 +147,7 @@ async def _write(
             accepted = row["content_hash"] != new.content_hash
             if accepted:
                 parameters = {"rows": _rows([row["id"]], [new], job_number)}
-                row = rows[new.external_id] = (await connection.execute(SQL.replace, parameters)).mappings().one()
+                row = rows[new.external_id] = (await connection.execute(SQL.replace, parameters)).one()
                 replaced.append(row["id"])
         written.append((row, accepted))
     if replaced:
@@ -158,18 +155,18 @@ async def _write(
     return written
 
 
-async def _lock(connection: AsyncConnection, collection: Collection, external_ids: set[str]) -> dict[str, RowMapping]:
+async def _lock(connection: Connection, collection: Collection, external_ids: set[str]) -> dict[str, Row]:
     """Lock documents, and return the row of each by its external id.
 
     Raises:
         TransactionConflict: one of them was deleted meanwhile.
     """
     parameters = {"collection_id": collection.id, "external_ids": list(external_ids)}
-    ids = (await connection.execute(SQL.lock_same_names, parameters)).scalars().all()
+    ids = (await connection.execute(SQL.lock_same_names, parameters)).scalars()
     if len(ids) < len(external_ids):
         raise TransactionConflict("a document was deleted meanwhile", component="ledger")
     found = await connection.execute(SQL.get_locked, {"ids": ids})
-    return {row["external_id"]: row for row in found.mappings()}
+    return {row["external_id"]: row for row in found}
 
 
 def _new_rows(ids: Sequence[UUID], documents: Sequence[NewDocument], job_number: int = 0) -> dict[str, Any]:

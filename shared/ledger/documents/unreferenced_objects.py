@@ -27,12 +27,12 @@ class OutdatedObjects:
     async def due(self, limit: int) -> Sequence[str]:
         """Return the names of due objects."""
         async with self._database.begin() as connection:
-            return (await connection.execute(SQL.due, {"limit": limit})).scalars().all()
+            return (await connection.execute(SQL.due, {"limit": limit})).scalars()
 
     async def parts(self, name: str) -> Sequence[str]:
         """Return the uploads of an object that versions name; no names mean that it can be removed."""
         async with self._database.begin() as connection:
-            return (await connection.execute(SQL.parts, {"name": name})).scalars().all()
+            return (await connection.execute(SQL.parts, {"name": name})).scalars()
 
     async def rename(self, name: str, renamed: Mapping[str, str]) -> bool:
         """Point versions to their bytes in a new pack; return whether any version changed.
@@ -56,7 +56,7 @@ class OutdatedObjects:
         async with self._database.begin() as connection:
             # A later deletion of a version waits for the lock, and inserts the row again.
             await connection.execute(SQL.lock, {"name": name})
-            named = (await connection.execute(SQL.parts, {"name": name})).scalars().all()
+            named = (await connection.execute(SQL.parts, {"name": name})).scalars()
             if list(named) == list(parts):
                 await connection.execute(SQL.delete, {"names": [name]})
 

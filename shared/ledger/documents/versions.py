@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain.documents import Version
 from shared.domain.sweeps import POINTS_STAY
 from shared.ledger.documents import accepted_questions
 from shared.ledger.model import states
 from shared.ledger.model.rows.versions import version_rows
 from shared.ledger.postgres import alone, statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database
 
 _SLICE_CHUNKS = 5_000  # deleted in one transaction: a fifth of a second
@@ -52,7 +50,7 @@ SQL = statements.load(
 )
 
 
-async def restart(connection: AsyncConnection, documents: Sequence[UUID]) -> dict[UUID, int]:
+async def restart(connection: Connection, documents: Sequence[UUID]) -> dict[UUID, int]:
     """Start the next version, with the same content, of claimed documents that already have some chunks.
 
     The worker that wrote the chunks died. They cannot be completed, because the options may have changed since.
@@ -60,7 +58,7 @@ async def restart(connection: AsyncConnection, documents: Sequence[UUID]) -> dic
     Returns:
         The new versions by document.
     """
-    half_written = (await connection.execute(SQL.half_written, {"ids": list(documents)})).scalars().all()
+    half_written = (await connection.execute(SQL.half_written, {"ids": list(documents)})).scalars()
     if not half_written:
         return {}
     started = (await connection.execute(SQL.restart, {"ids": half_written})).all()
@@ -68,13 +66,13 @@ async def restart(connection: AsyncConnection, documents: Sequence[UUID]) -> dic
     return {row.id: row.version for row in started}
 
 
-async def reindex(connection: AsyncConnection, documents: Sequence[UUID], *, lane: int, job_id: UUID | None) -> None:
+async def reindex(connection: Connection, documents: Sequence[UUID], *, lane: int, job_id: UUID | None) -> None:
     """Start the next version, with the same content, of locked documents that are not in progress."""
     await connection.execute(SQL.reindex, {"ids": documents, "lane": lane, "job": job_id})
     await supersede(connection, documents)
 
 
-async def supersede(connection: AsyncConnection, documents: Sequence[UUID], *, were_live: bool = False) -> None:
+async def supersede(connection: Connection, documents: Sequence[UUID], *, were_live: bool = False) -> None:
     """Make versions obsolete that are neither live nor newest, in locked documents; `purge` deletes them.
 
     Their points are swept: of versions that were live until now, when no search needs them any more.
@@ -86,7 +84,7 @@ async def supersede(connection: AsyncConnection, documents: Sequence[UUID], *, w
 
 
 async def insert_sweeps(
-    connection: AsyncConnection, versions: Sequence[Version], *, after: timedelta = timedelta()
+    connection: Connection, versions: Sequence[Version], *, after: timedelta = timedelta()
 ) -> list[int]:
     """Sweep versions of documents after a time; return the sweeps."""
     inserted = await connection.execute(SQL.insert_sweeps, version_rows(versions) | {"after": after})
@@ -101,7 +99,7 @@ async def purge(database: Database) -> list[str]:
     """
     stored: list[str] = []
 
-    async def delete(some: Sequence[RowMapping]) -> None:
+    async def delete(some: Sequence[Row]) -> None:
         these = {"ids": [row["document_id"] for row in some], "versions": [row["version"] for row in some]}
         async with database.begin() as connection:
             if locked := (await connection.execute(SQL.lock_obsolete, these)).all():
@@ -117,7 +115,7 @@ async def purge(database: Database) -> list[str]:
     return stored
 
 
-async def _purge_slice(connection: AsyncConnection, documents: Sequence[UUID], versions: Sequence[int]) -> list[str]:
+async def _purge_slice(connection: Connection, documents: Sequence[UUID], versions: Sequence[int]) -> list[str]:
     these = {"ids": documents, "versions": versions}
     deleted = (await connection.execute(SQL.delete_chunks, these | {"limit": _SLICE_CHUNKS})).all()
     if len(deleted) == _SLICE_CHUNKS:
@@ -137,6 +135,6 @@ async def _purge_slice(connection: AsyncConnection, documents: Sequence[UUID], v
     return sorted({row.stored for row in outdated} - in_use)
 
 
-async def stored_in_use(connection: AsyncConnection, stored: Sequence[str]) -> set[str]:
+async def stored_in_use(connection: Connection, stored: Sequence[str]) -> set[str]:
     """Return the objects among these, at most some thousands, that a version needs, including packs."""
     return set((await connection.execute(SQL.stored_in_use, {"stored": list(stored)})).scalars())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import TextClause
+from shared.ledger.postgres.statements import Statement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,6 @@ class ErasedTable:
     """
 
     name: str
-    of_tenant: TextClause | None = None
-    of_part: TextClause | None = None
-    under_name: TextClause | None = None
+    of_tenant: Statement | None = None
+    of_part: Statement | None = None
+    under_name: Statement | None = None

@@ -7,13 +7,11 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
-
-from sqlalchemy import Row
 
 from shared.domain.questions import plain
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Row
 from shared.ledger.postgres.database import Database
 
 _MOST_GROUPED = 10_000
@@ -148,7 +146,7 @@ class QueryLog:
         return len(deleted) == _BATCH_SIZE
 
 
-def _distinct(rows: Sequence[Row[Any]]) -> list[LoggedQuestion]:
+def _distinct(rows: Sequence[Row]) -> list[LoggedQuestion]:
     """Return the distinct questions of queries, both newest first."""
     asked: dict[str, LoggedQuestion] = {}
     for row in rows:

@@ -16,13 +16,12 @@ from datetime import timedelta
 from typing import Any, Self
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain.errors import Conflict
 from shared.domain.jobs import JOBS_OF_PARSERS, JobClaim, JobKind, JobState
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection
 from shared.ledger.postgres.database import AdvisoryLock, Database, lock
 from shared.ledger.work.heartbeats import ALIVE_FOR
 
@@ -46,7 +45,7 @@ SQL = statements.load(
 
 
 async def enqueue(
-    connection: AsyncConnection,
+    connection: Connection,
     job_id: UUID,
     kind: JobKind,
     *,
@@ -67,13 +66,13 @@ async def enqueue(
     await connection.execute(SQL.insert, row)
 
 
-async def cancel(connection: AsyncConnection, job_id: UUID) -> None:
+async def cancel(connection: Connection, job_id: UUID) -> None:
     """Cancel the work on a job, whose worker then stops; without effect if it has ended."""
     await connection.execute(SQL.end, {"id": job_id, "token": None, "outcome": JobState.CANCELLED, "error": None})
     await connection.execute(SQL.delete_request, {"id": job_id})
 
 
-async def end(connection: AsyncConnection, claim: JobClaim, outcome: JobState, error: str | None = None) -> bool:
+async def end(connection: Connection, claim: JobClaim, outcome: JobState, error: str | None = None) -> bool:
     """End the work on a claimed job; return False if it has ended, or another worker has claimed it."""
     ended = await connection.execute(SQL.end, claim_parameters(claim) | {"outcome": outcome, "error": error})
     if not ended.all():
@@ -117,7 +116,7 @@ class JobClaims:
         }
         async with self._database.begin() as connection:
             await lock(connection, AdvisoryLock.JOBS)
-            row = (await connection.execute(SQL.claim, parameters)).mappings().one_or_none()
+            row = (await connection.execute(SQL.claim, parameters)).one_or_none()
         return None if row is None else JobClaim(**{**row, "kind": JobKind(row["kind"])})
 
     async def extend(self, claim: JobClaim) -> bool:

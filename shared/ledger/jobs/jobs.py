@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import RowMapping, TextClause
-
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.jobs import Job, JobKind, JobState, PauseReason
@@ -22,7 +20,9 @@ from shared.ledger.jobs import job_claims
 from shared.ledger.model import counters, states
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Row
 from shared.ledger.postgres.database import Database, again_after_collision
+from shared.ledger.postgres.statements import Statement
 
 _SHORTEST = timedelta(seconds=5)  # a rate over a shorter time is meaningless
 _SLICE = 100  # jobs deleted by one transaction
@@ -161,7 +161,7 @@ class Jobs:
         return len(forgotten) == _SLICE
 
     async def _change(
-        self, tenant: str, job_id: UUID, state: JobState, statement: TextClause, **parameters: object
+        self, tenant: str, job_id: UUID, state: JobState, statement: Statement, **parameters: object
     ) -> Job:
         """Change the state of a job, unless it has the state already."""
         async with self._database.begin() as connection:
@@ -190,7 +190,7 @@ class Jobs:
         return Conflict(f"The job {job_id} is of the kind '{job.kind}': use the routes {_OWN_ROUTES[job.kind]}.")
 
 
-def _job(row: RowMapping) -> Job:
+def _job(row: Row) -> Job:
     documents = {DocumentState(state): count for state, count in row["documents"].items()}
     known = sum(documents.values())
     finished = sum(count for state, count in documents.items() if state in states.FINAL_DOCUMENTS)

@@ -14,9 +14,6 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
-from sqlalchemy import RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain.builds import Build
 from shared.domain.collections import Collection
 from shared.domain.errors import LeaseLost, NotFound
@@ -25,6 +22,7 @@ from shared.ledger.documents import build_sync
 from shared.ledger.jobs import job_claims
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.records import record
 
@@ -129,7 +127,7 @@ class JobsOfKind(Generic[RequestT, ProgressT]):
             )
             await connection.execute(SQL.delete_oldest, scope | {"retained": terms.retained})
             queued = await connection.execute(SQL.get, scope | _EVERYTHING | {"id": job_id})
-            return self._job(queued.mappings().one())
+            return self._job(queued.one())
 
     async def get(
         self,
@@ -206,7 +204,7 @@ class JobsOfKind(Generic[RequestT, ProgressT]):
         async with self._database.begin() as connection:
             await connection.execute(SQL.save_progress, job_claims.claim_parameters(claim) | row)
 
-    async def _finish(self, connection: AsyncConnection, claim: JobClaim, progress: ProgressT, result: str) -> bool:
+    async def _finish(self, connection: Connection, claim: JobClaim, progress: ProgressT, result: str) -> bool:
         """End a claimed job with its result as JSON; return False if another worker has claimed it, or it has ended."""
         if not await job_claims.end(connection, claim, JobState.DONE):
             return False
@@ -222,12 +220,12 @@ class JobsOfKind(Generic[RequestT, ProgressT]):
     def _missing(self, job_id: UUID) -> NotFound:
         return NotFound(self.terms.deleted.format(id=job_id))
 
-    async def _open(self, connection: AsyncConnection, scope: dict[str, Any]) -> StoredJob[RequestT, ProgressT] | None:
+    async def _open(self, connection: Connection, scope: dict[str, Any]) -> StoredJob[RequestT, ProgressT] | None:
         found = await connection.execute(SQL.get_open, scope | _EVERYTHING)
-        row = found.mappings().one_or_none()
+        row = found.one_or_none()
         return None if row is None else self._job(row)
 
-    def _job(self, row: RowMapping) -> StoredJob[RequestT, ProgressT]:
+    def _job(self, row: Row) -> StoredJob[RequestT, ProgressT]:
         request = None if row["request"] is None else record(self.terms.request, row["request"])
         progress = record(self.terms.progress, row["progress"])
         return StoredJob(**{**row, "state": JobState(row["state"]), "request": request, "progress": progress})

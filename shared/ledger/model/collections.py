@@ -9,9 +9,6 @@ from datetime import datetime
 from typing import Any, Self
 from uuid import UUID, uuid4
 
-from sqlalchemy import RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain.collections import Collection, CollectionOptions, Damage, DamageCause
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import FilterableField, with_more
@@ -20,6 +17,7 @@ from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import counters, states
 from shared.ledger.model.collection_options import options_json, options_of
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database
 
 SQL = statements.load(__file__, states.FRAGMENTS, document_counts=counters.of_tenant("documents"))
@@ -111,7 +109,7 @@ class Collections:
         """Return a tenant's collections in order of name, after `after`."""
         parameters = {"tenant": tenant, "after": after, "limit": limit}
         async with self._database.begin() as connection:
-            return [collection_of(row) for row in (await connection.execute(SQL.page, parameters)).mappings()]
+            return [collection_of(row) for row in (await connection.execute(SQL.page, parameters))]
 
     def index_name(self, embedding_model: str) -> str:
         """Name the collection of Qdrant for builds of an embedding model."""
@@ -144,7 +142,7 @@ class Collections:
         return confirmed
 
 
-def collection_of(row: RowMapping) -> Collection:
+def collection_of(row: Row) -> Collection:
     """Return a row as a collection. Its calibration is not checked: a damaged one must not hide the collection."""
     return Collection(
         id=row["id"],
@@ -160,16 +158,16 @@ def collection_of(row: RowMapping) -> Collection:
     )
 
 
-async def _found(connection: AsyncConnection, tenant: str, name: str) -> RowMapping | None:
-    return (await connection.execute(SQL.find, {"tenant": tenant, "name": name})).mappings().one_or_none()
+async def _found(connection: Connection, tenant: str, name: str) -> Row | None:
+    return (await connection.execute(SQL.find, {"tenant": tenant, "name": name})).one_or_none()
 
 
-async def _found_or_made(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
+async def _found_or_made(connection: Connection, parameters: Mapping[str, Any]) -> Row:
     row = await _found(connection, parameters["tenant"], parameters["name"])
     return await _made(connection, parameters) if row is None else row
 
 
-async def _locked(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
+async def _locked(connection: Connection, parameters: Mapping[str, Any]) -> Row:
     """Find or create a collection, and lock its live build.
 
     If a switch replaces the build while this waits for its lock, the lock is released and the new live build is
@@ -177,14 +175,14 @@ async def _locked(connection: AsyncConnection, parameters: Mapping[str, Any]) ->
     """
     while True:
         found = await _found_or_made(connection, parameters)
-        async with connection.begin_nested() as savepoint:
-            row = (await connection.execute(SQL.lock, {"id": found["id"]})).mappings().one_or_none()
+        async with connection.savepoint() as undo:
+            row = (await connection.execute(SQL.lock, {"id": found["id"]})).one_or_none()
             if row is not None:
                 return row
-            await savepoint.rollback()
+            await undo()
 
 
-async def _made(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
+async def _made(connection: Connection, parameters: Mapping[str, Any]) -> Row:
     await connection.execute(SQL.hold_erasures, {"tenant": parameters["tenant"]})
     names = {"tenant": parameters["tenant"], "name": parameters["name"]}
     erasure = (await connection.execute(SQL.find_erasure, names)).first()
@@ -208,18 +206,18 @@ def being_erased(erased: str, hint: str = "") -> Conflict:
     )
 
 
-async def _set_embedding(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
+async def _set_embedding(connection: Connection, parameters: Mapping[str, Any]) -> Row:
     if (await connection.execute(SQL.has_points, {"id": parameters["id"]})).scalar_one():
         raise Conflict(
             "The embedding is chosen before the first document, and this collection has documents, or unfinished"
             " deletions: migrate it, or use a new collection.",
             field="embedding",
         )
-    row: RowMapping = (await connection.execute(SQL.set_embedding, parameters)).mappings().one()
+    row: Row = (await connection.execute(SQL.set_embedding, parameters)).one()
     return row
 
 
-async def _set_options(connection: AsyncConnection, locked: RowMapping, options: CollectionOptions) -> RowMapping:
+async def _set_options(connection: Connection, locked: Row, options: CollectionOptions) -> Row:
     present = options_of(locked["options"]).filterable
     if (
         with_more(present, options.filterable) != present
@@ -231,7 +229,7 @@ async def _set_options(connection: AsyncConnection, locked: RowMapping, options:
             field="filterable",
         )
     parameters = {"id": locked["id"], "options": _options_text(options, present)}
-    row: RowMapping = (await connection.execute(SQL.set_options, parameters)).mappings().one()
+    row: Row = (await connection.execute(SQL.set_options, parameters)).one()
     return row
 
 

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection
 from shared.ledger.postgres.database import Database
 
 RATE_WINDOW = timedelta(minutes=1)  # the rate of the ingest is read from changes that are not added up yet
@@ -79,7 +78,7 @@ class Counters:
             await connection.execute(SQL.delete_minutes, {"age": age})
 
 
-async def forget(connection: AsyncConnection, tenant: str, build: UUID) -> None:
+async def forget(connection: Connection, tenant: str, build: UUID) -> None:
     """Delete the counters of a build without documents: changes first, as in the addition."""
     parameters = {"tenant": tenant, "part": str(build)}
     await connection.execute(SQL.delete_changes, parameters)

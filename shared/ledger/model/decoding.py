@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import structlog
-from sqlalchemy import RowMapping
+
+from shared.ledger.postgres.connections import Row
 
 T = TypeVar("T")
 log = structlog.get_logger()
 
 
-def decoded(stage: str, decode: Callable[[RowMapping], T], claimed: Sequence[RowMapping]) -> list[T]:
+def decoded(stage: str, decode: Callable[[Row], T], claimed: Sequence[Row]) -> list[T]:
     """Decode rows in order; a row that raises is logged and skipped.
 
     It stays claimed, and another claim finds it later.

@@ -12,16 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain.actors import Actor
+from shared.ledger.postgres.connections import Connection
+from shared.ledger.postgres.statements import Statement
 
 _author: ContextVar[Actor | None] = ContextVar("author", default=None)
 _is_recorded: ContextVar[bool] = ContextVar("is_recorded", default=False)
 
 # Name the author until the end of the transaction.
-_NAME = text("SELECT set_config('foreask.actor', :actor, true)")
+_NAME = Statement("SELECT set_config('foreask.actor', :actor, true)")
 
 
 @contextmanager
@@ -63,7 +62,7 @@ def is_recorded() -> bool:
     return _is_recorded.get() and _author.get() is not None
 
 
-async def name_author(connection: AsyncConnection) -> None:
+async def name_author(connection: Connection) -> None:
     """Name the author to the triggers of a transaction, if its changes are recorded."""
     author = _author.get()
     if author is None or not _is_recorded.get():

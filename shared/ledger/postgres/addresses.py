@@ -3,35 +3,56 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
-
-from sqlalchemy.engine import URL
+from urllib.parse import parse_qsl, unquote, urlencode
 
 from shared.domain.errors import InvalidInput
 from shared.process.network.certificates import new_ssl_context
 
 _FILES = {"sslrootcert", "sslcert", "sslkey", "sslcrl"}
 _PARAMETERS = _FILES | {"sslmode", "sslpassword", "target_session_attrs", "channel_binding"}
+_LAST_PORT = 65_535
 _BINDINGS = ("disable", "prefer", "require")
 _VERIFYING = ("verify-ca", "verify-full")
+_URL = re.compile(
+    r"postgres(?:ql)?(?:\+\w+)?://"
+    r"(?:(?P<user>[^:/@]*)(?::(?P<password>[^@]*))?@)?"
+    r"(?:\[(?P<address>[^/?\]]+)\]|(?P<host>[^/:?\[]*))(?::(?P<port>\d*))?"
+    r"(?:/(?P<database>[^?]*))?(?:\?(?P<parameters>.*))?"
+)
 _SYSTEM = "system"  # value of sslrootcert for the usual authorities, as of libpq 16
 
 
-def connect_arguments(address: URL) -> dict[str, Any]:
-    """Return the driver's arguments for the parameters of a URL.
+def connect_arguments(url: str) -> dict[str, Any]:
+    """Return the driver's arguments for a URL.
 
     The driver verifies certificates with a file only. Without one, the authorities that all clients trust are used.
     It cannot bind the login to the encrypted channel; a URL that requires this gets a verified certificate instead,
     which also excludes a server in between.
 
     Raises:
-        InvalidInput: a parameter is unknown or has an unknown value, or is the path of a missing file.
+        InvalidInput: the URL has another form, or a parameter is unknown, has an unknown value, or is the path of a
+            missing file.
     """
-    parameters = _checked(address)
+    found = _URL.fullmatch(url)
+    if found is None or int(found["port"] or 0) > _LAST_PORT:
+        raise InvalidInput("FOREASK_DATABASE_URL must have the form postgresql://user:password@host:5432/name.")
+    parts = {
+        "host": found["address"] or found["host"],
+        "port": int(found["port"] or 0),
+        "user": unquote(found["user"] or ""),
+        "password": unquote(found["password"] or ""),
+        "database": unquote(found["database"] or ""),
+    }
+    named = {name: value for name, value in parts.items() if value}
+    return named | _tls_arguments(_checked(dict(parse_qsl(found["parameters"] or "", keep_blank_values=True))))
+
+
+def _tls_arguments(parameters: dict[str, str]) -> dict[str, Any]:
     binding = parameters.pop("channel_binding", "prefer")
     if binding == "require" and parameters.get("sslmode") not in _VERIFYING:
         parameters["sslmode"] = "verify-full"
@@ -40,8 +61,7 @@ def connect_arguments(address: URL) -> dict[str, Any]:
     return {"dsn": _dsn(parameters)}
 
 
-def _checked(address: URL) -> dict[str, str]:
-    parameters = {name: value if isinstance(value, str) else value[-1] for name, value in address.query.items()}
+def _checked(parameters: dict[str, str]) -> dict[str, str]:
     if unknown := sorted(parameters.keys() - _PARAMETERS):
         known = ", ".join(sorted(_PARAMETERS))
         raise InvalidInput(f"FOREASK_DATABASE_URL has the unknown parameter {unknown[0]}. It may have: {known}.")

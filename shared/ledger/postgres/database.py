@@ -5,26 +5,23 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 from enum import IntEnum
-from functools import partial
 from typing import Any, Literal
 
 import asyncpg
 import orjson
 import structlog
 import tenacity
-from sqlalchemy import Connection, RowMapping, TextClause, event, exc, text
-from sqlalchemy.engine import make_url
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.pool import QueuePool
 
-from shared.domain.errors import InvalidInput, Permanent, Unavailable
-from shared.ledger.postgres import actors, driver, plans
+from shared.domain.errors import Permanent, Unavailable
+from shared.ledger.postgres import actors, plans
 from shared.ledger.postgres.addresses import connect_arguments
-from shared.ledger.postgres.lending import lend_open_connections
+from shared.ledger.postgres.connections import Connection, DriverConnection, Row
+from shared.ledger.postgres.pool import Pool
+from shared.ledger.postgres.statements import Statement
 from shared.process.network import problem_of
 from shared.process.telemetry import metrics, traces
 
@@ -35,9 +32,7 @@ _SETTLEMENTS_FIRST_SECONDS = 1.0  # workers retry settlements every half second 
 _REPEATED_SECONDS = 3.0  # a read whose connection was lost within this time is sent again
 _POLL_SECONDS = 0.1  # between two polls of an advisory lock
 _LOST = (
-    exc.OperationalError,
-    exc.InterfaceError,
-    exc.TimeoutError,  # no connection of the pool was free
+    asyncpg.InterfaceError,
     asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
@@ -46,9 +41,7 @@ _LOST = (
     asyncpg.QueryCanceledError,  # the server's `statement_timeout`, or a person
     asyncpg.LockNotAvailableError,  # the server's `lock_timeout`
     asyncpg.ReadOnlySQLTransactionError,  # a standby, while another becomes the primary
-    ConnectionError,
-    OSError,
-    asyncio.TimeoutError,
+    OSError,  # also `TimeoutError`: no reply in time, or no connection of the pool was free
 )
 # Limit the duration of transactions and of pauses within them, for the session or for one transaction. A process may
 # stall or lose its machine while it holds locks; a limit releases them. The limit on pauses misses a process that
@@ -67,10 +60,15 @@ DO $$ BEGIN
     END IF;
 END $$
 """
-_SESSION = {"server_settings": plans.EACH_TIME}
+# Parameters are texts, and results values. The binary form of `jsonb` starts with its version.
+_JSON: Mapping[str, tuple[Callable[[str], bytes], Callable[[bytes], Any]]] = {
+    "json": (str.encode, orjson.loads),
+    "jsonb": (lambda text: b"\x01" + text.encode(), lambda data: orjson.loads(data[1:])),
+}
 # A prepared statement belongs to a connection of the server. Without a cache the driver uses unnamed statements, which
 # are parsed and planned again on each execution.
 _WITHOUT_SESSION = {"statement_cache_size": 0}
+_SESSION = {"server_settings": plans.EACH_TIME, "statement_cache_size": 1_000, "max_cached_statement_lifetime": 0}
 # Close a connection whose peer acknowledges nothing for five seconds: its machine or the network failed without a
 # reset. Otherwise requests would wait for 25 seconds, and the leases of paid work would expire meanwhile. An idle
 # connection is probed, so that it is closed before its next use. Systems without an option use their own times.
@@ -80,6 +78,8 @@ _DETECT_SILENCE = {
     "TCP_KEEPINTVL": 1,
     "TCP_KEEPCNT": 3,
 }
+_ENDS = ("FATAL", "PANIC")  # severities of errors after which PostgreSQL closes the connection
+_REJECTED = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 log = structlog.get_logger()
 _OK_SECONDS = metrics.LEDGER_SECONDS.labels("ok")  # bound once: each transaction takes them
 _FAILED_SECONDS = metrics.LEDGER_SECONDS.labels("failed")
@@ -87,17 +87,17 @@ _COLLISIONS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _POSTGRESQL = {"db.system.name": "postgresql"}
 
 # Release the snapshot of the previous statement.
-_NEEDS_NO_SNAPSHOT = text("SHOW lock_timeout")
+_NEEDS_NO_SNAPSHOT = Statement("SHOW lock_timeout")
 
 # Take a lock if it is free; the end of the transaction releases it.
-_LOCK = text("SELECT pg_try_advisory_xact_lock(:number)")
+_LOCK = Statement("SELECT pg_try_advisory_xact_lock(:number)")
 
 # Use every array type of the statements once: the first connection of a process looks them all up together.
 _ELEMENTS = ("uuid", "text", "bytea", "bigint", "int", "float", "boolean", "timestamptz")
-_ARRAYS = text(f"SELECT {', '.join(f'CAST(NULL AS {element}[])' for element in _ELEMENTS)}")
+_ARRAYS = Statement(f"SELECT {', '.join(f'CAST(NULL AS {element}[])' for element in _ELEMENTS)}")
 
 # Do nothing, but over a connection.
-_PING = text("SELECT 1")
+_PING = Statement("SELECT 1")
 
 
 class AdvisoryLock(IntEnum):
@@ -141,49 +141,22 @@ class Database:
     def __init__(
         self, url: str, *, pool_size: int = 10, timeout: timedelta | None = _TIMEOUT, pooler: Pooler = "none"
     ) -> None:
-        bound = 0.0 if timeout is None else timeout.total_seconds()
-        self._pool_size = pool_size
+        self._bound = 0.0 if timeout is None else timeout.total_seconds()
+        self._keeps_session = pooler == "none"
         self._unavailable = False
         self._back_at = -_SETTLEMENTS_FIRST_SECONDS
-        try:
-            address = make_url(url).set(drivername="postgresql+asyncpg")
-        except (exc.ArgumentError, ValueError):  # the latter if the port is not a number
-            raise InvalidInput(
-                "FOREASK_DATABASE_URL must have the form postgresql://user:password@host:5432/name."
-            ) from None
-        parameters = connect_arguments(address)  # SQLAlchemy does not know them
-        self.engine: AsyncEngine = create_async_engine(
-            address.set(query={}),
-            pool_size=pool_size,
-            max_overflow=0,
-            pool_use_lifo=True,  # the connection that was used last has the statements prepared
-            pool_timeout=10,
-            pool_recycle=1800,
-            hide_parameters=True,  # an error is logged, and texts of documents must not be
-            json_deserializer=orjson.loads,  # a claim reads one JSON value for each chunk
-            connect_args={
-                **parameters,
-                "connection_class": driver.TypeCachingConnection,
-                "timeout": 10,
-                "command_timeout": bound + 5 if bound else None,
-                **(_SESSION if pooler == "none" else _WITHOUT_SESSION),
-            },
-        )
-        sync = self.engine.sync_engine
-        event.listen(sync, "connect", _detect_silence)
-        event.listen(sync, "connect", _raise_tokens)
-        lend_open_connections(sync)
-        if pooler == "none":
-            event.listen(sync, "connect", partial(_bound_session, bound))
-            plans.follow_statements(sync)
-            # A single statement needs no transaction block: its `BEGIN` and `COMMIT` are two of three round trips.
-            self._for_one = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-        else:
-            event.listen(sync, "begin", partial(_bound_transaction, bound))
-            self._for_one = self.engine  # the limit applies to the transaction in which it is set
+        self._arguments = {
+            **connect_arguments(url),
+            "connection_class": DriverConnection,
+            "record_class": Row,
+            "timeout": 10,
+            "command_timeout": self._bound + 5 if self._bound else None,
+            **(_SESSION if self._keeps_session else _WITHOUT_SESSION),
+        }
+        self.pool = Pool(self._open, pool_size)
 
     @asynccontextmanager
-    async def begin(self) -> AsyncIterator[AsyncConnection]:
+    async def begin(self) -> AsyncIterator[Connection]:
         """Start a transaction: committed at the end of the block, rolled back by an exception.
 
         Raises:
@@ -193,9 +166,24 @@ class Database:
             Permanent: PostgreSQL cannot store a value, such as a NUL in a text.
         """
         with self._errors():
-            async with self.engine.begin() as connection:
+            async with self.transaction() as connection:
                 await actors.name_author(connection)
                 yield connection
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """Start a transaction without an author, and without the conversion of errors."""
+        async with self.pool.lend() as connection:
+            await connection.begin()
+            try:
+                if not self._keeps_session:
+                    await connection.execute_sql(_SET_BOUNDS, _interval(self._bound), True)  # noqa: FBT003
+                yield connection
+            except Exception:
+                with suppress(Exception):  # a connection that was lost; its end is a rollback
+                    await connection.rollback()
+                raise
+            await connection.commit()
 
     async def settlements_first(self) -> None:
         """Wait until settlements have had a second after an outage, before claims are made.
@@ -210,7 +198,7 @@ class Database:
             await self.ping()
         await asyncio.sleep(self._back_at + _SETTLEMENTS_FIRST_SECONDS - time.monotonic())
 
-    async def rows(self, statement: TextClause, parameters: Mapping[str, Any] | None = None) -> Sequence[RowMapping]:
+    async def rows(self, statement: Statement, parameters: Mapping[str, Any] | None = None) -> list[Row]:
         """Execute one statement in its own transaction, and return its rows.
 
         If the connection is lost, a statement that only reads is sent again over another connection. A statement that
@@ -220,17 +208,25 @@ class Database:
             TransactionConflict, Unavailable, Permanent: as `begin`. PostgreSQL may have committed before it was lost.
         """
         with self._errors():
-            # The name of the author ends with its transaction, so that it needs a transaction block.
-            engine = self.engine if actors.is_recorded() else self._for_one
             started = time.monotonic()
             try:
-                return await _rows(engine, statement, parameters)
-            except exc.DBAPIError as error:
-                if not (error.connection_invalidated and _only_reads(statement)):
+                return await self._rows(statement, parameters)
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+                if not (_is_lost(error) and _only_reads(statement)):
                     raise
                 if time.monotonic() - started > _REPEATED_SECONDS:  # the caller has waited long enough
                     raise
-            return await _rows(engine, statement, parameters)
+            return await self._rows(statement, parameters)
+
+    async def _rows(self, statement: Statement, parameters: Mapping[str, Any] | None) -> list[Row]:
+        # The name of the author, and without a session the limits, end with a transaction block. Otherwise a single
+        # statement needs none: its `BEGIN` and `COMMIT` are two of three round trips.
+        if actors.is_recorded() or not self._keeps_session:
+            async with self.transaction() as connection:
+                await actors.name_author(connection)
+                return (await connection.execute(statement, parameters)).all()
+        async with self.pool.lend() as connection:
+            return (await connection.execute(statement, parameters)).all()
 
     async def warm(self, connections: int = 2) -> None:
         """Open the connections that a process needs first, because opening one takes 20 ms, and far more under load.
@@ -239,8 +235,8 @@ class Database:
         """
         with suppress(Unavailable), self._errors():
             async with AsyncExitStack() as opened:
-                for _ in range(min(connections, self._pool_size)):
-                    connection = await opened.enter_async_context(self.engine.connect())
+                for _ in range(min(connections, self.pool.size)):
+                    connection = await opened.enter_async_context(self.pool.lend())
                     await connection.execute(_ARRAYS)
 
     async def ping(self) -> None:
@@ -253,11 +249,35 @@ class Database:
 
     def connections(self) -> int:
         """Return the number of connections in use."""
-        pool = self.engine.pool
-        return pool.checkedout() if isinstance(pool, QueuePool) else 0
+        return self.pool.lent
 
     async def aclose(self) -> None:
-        await self.engine.dispose()
+        await self.pool.aclose()
+
+    async def open_driver(self) -> DriverConnection:
+        """Open a connection outside of the pool.
+
+        Raises:
+            OSError, asyncpg.PostgresError, asyncpg.InterfaceError: it could not be opened.
+        """
+        driver: DriverConnection = await asyncpg.connect(**self._arguments)
+        try:
+            await self._prepare(driver)
+        except BaseException:
+            driver.terminate()
+            raise
+        return driver
+
+    async def _prepare(self, driver: DriverConnection) -> None:
+        _detect_silence(driver)
+        await driver.execute(_RAISE_TOKENS)
+        for kind, (encode, decode) in _JSON.items():
+            await driver.set_type_codec(kind, schema="pg_catalog", format="binary", encoder=encode, decoder=decode)
+        if self._keeps_session:
+            await driver.fetch(_SET_BOUNDS, _interval(self._bound), False)  # noqa: FBT003
+
+    async def _open(self) -> Connection:
+        return Connection(await self.open_driver(), keeps_plans=self._keeps_session)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -270,19 +290,18 @@ class Database:
         except _LOST as error:
             self._unavailable = True
             raise _unavailable(error) from error
-        except exc.DBAPIError as error:
+        except _COLLISIONS as error:
+            raise TransactionConflict(
+                "another transaction of the ledger (PostgreSQL) conflicted with this one",
+                component="ledger",
+                retry_after=_RETRY_AFTER,
+            ) from error
+        except asyncpg.PostgresError as error:
             _forget_values(error)
-            cause = error.orig.__cause__ if error.orig else None
-            if isinstance(cause, _COLLISIONS):
-                raise TransactionConflict(
-                    "another transaction of the ledger (PostgreSQL) conflicted with this one",
-                    component="ledger",
-                    retry_after=_RETRY_AFTER,
-                ) from error
-            if error.connection_invalidated or isinstance(cause, _LOST):
+            if _is_lost(error):
                 self._unavailable = True
                 raise _unavailable(error) from error
-            if isinstance(cause, asyncpg.DataError):
+            if isinstance(error, asyncpg.DataError):
                 raise Permanent("the ledger (PostgreSQL) cannot store a value") from error
             raise
         else:
@@ -292,21 +311,20 @@ class Database:
             seconds.observe(time.perf_counter() - started)
 
 
-async def _rows(
-    engine: AsyncEngine, statement: TextClause, parameters: Mapping[str, Any] | None
-) -> Sequence[RowMapping]:
-    async with engine.begin() as connection:
-        await actors.name_author(connection)
-        return (await connection.execute(statement, parameters)).mappings().all()
+def _is_lost(error: BaseException) -> bool:
+    """Return whether an error means that the connection was lost, and not that PostgreSQL has refused something."""
+    if isinstance(error, asyncpg.PostgresError) and not isinstance(error, asyncpg.PostgresConnectionError):
+        return getattr(error, "severity_en", None) in _ENDS and not isinstance(error, _REJECTED)
+    return isinstance(error, (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError))
 
 
-def _only_reads(statement: TextClause) -> bool:
+def _only_reads(statement: Statement) -> bool:
     """Return whether a statement changes no rows: PostgreSQL changes rows within a SELECT only after a `WITH`."""
     return statement.text.startswith("SELECT")
 
 
 @asynccontextmanager
-async def begin_alone(engine: AsyncEngine, which: AdvisoryLock) -> AsyncIterator[AsyncConnection]:
+async def begin_alone(database: Database, which: AdvisoryLock) -> AsyncIterator[Connection]:
     """Start a transaction that holds a lock.
 
     While another transaction holds the lock, this waits without a transaction. Otherwise both could wait forever: an
@@ -314,20 +332,20 @@ async def begin_alone(engine: AsyncEngine, which: AdvisoryLock) -> AsyncIterator
     moment, even if it only polls.
     """
     while True:
-        async with engine.begin() as connection:
+        async with database.transaction() as connection:
             if await _try_lock(connection, which):
                 yield connection
                 return
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def lock(connection: AsyncConnection, which: AdvisoryLock) -> None:
+async def lock(connection: Connection, which: AdvisoryLock) -> None:
     """Wait for a lock and hold it until the transaction ends; not for `MIGRATION`, which needs `begin_alone`."""
     while not await _try_lock(connection, which):  # noqa: ASYNC110  another process releases it
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _try_lock(connection: AsyncConnection, which: AdvisoryLock) -> bool:
+async def _try_lock(connection: Connection, which: AdvisoryLock) -> bool:
     """Take a lock until the transaction ends, or return false if another transaction holds it.
 
     This releases the statement's snapshot, for which an index that is built `CONCURRENTLY` waits. PostgreSQL would keep
@@ -338,72 +356,48 @@ async def _try_lock(connection: AsyncConnection, which: AdvisoryLock) -> bool:
     return locked
 
 
-def _forget_values(error: exc.DBAPIError) -> None:
-    """Reduce an error to its kind and its first sentence, which names tables and columns.
+def _forget_values(error: asyncpg.PostgresError) -> None:
+    """Reduce an error to its first sentence, which names tables and columns.
 
     PostgreSQL's details quote rows, and messages about values quote the values. Unexpected errors are logged with their
     tracebacks.
     """
-    cause = error.orig.__cause__ if error.orig else None
-    if error.orig is None or not isinstance(cause, (asyncpg.PostgresError, asyncpg.InterfaceError)):
-        return
-    sentence = "a value does not fit" if isinstance(cause, (asyncpg.DataError, ValueError)) else str(cause.args[0])
-    cause.args = (sentence,)
-    cause.detail = cause.hint = None
-    error.args = error.orig.args = (f"{type(cause).__name__}: {sentence}",)
+    error.args = ("a value does not fit" if isinstance(error, asyncpg.DataError) else str(error.args[0]),)
+    error.detail = error.hint = None
 
 
 def _unavailable(error: BaseException) -> Unavailable:
-    cause = error.orig.__cause__ if isinstance(error, exc.DBAPIError) and error.orig else None
-    reason = cause or error
-    if isinstance(reason, asyncpg.InsufficientResourcesError):
+    if isinstance(error, asyncpg.InsufficientResourcesError):
         # The server's message quotes no row of ours, but names files and roles of the server: only the log gets it.
-        log.warning("ledger.answered", kind=type(reason).__name__, words=str(reason)[:300])
-    problem = f"is not available: {_reason_of(error, reason)}"
-    if isinstance(reason, asyncpg.ClientConfigurationError):  # a parameter of the URL, or a file that it names
-        problem = f"cannot be reached with FOREASK_DATABASE_URL: {str(reason).partition(chr(10))[0]}"
-    if "rejected SSL" in str(reason):
+        log.warning("ledger.answered", kind=type(error).__name__, words=str(error)[:300])
+    problem = f"is not available: {_reason_of(error)}"
+    if isinstance(error, asyncpg.ClientConfigurationError):  # a parameter of the URL, or a file that it names
+        problem = f"cannot be reached with FOREASK_DATABASE_URL: {str(error).partition(chr(10))[0]}"
+    if "rejected SSL" in str(error):
         problem = "offers no TLS, which sslmode in FOREASK_DATABASE_URL requires"
-    if isinstance(reason, asyncpg.TooManyConnectionsError):
+    if isinstance(error, asyncpg.TooManyConnectionsError):
         problem = "has no connection left: raise its max_connections, or let processes hold fewer"
     return Unavailable(f"the ledger (PostgreSQL) {problem}", component="ledger", retry_after=_RETRY_AFTER)
 
 
-def _reason_of(error: BaseException, reason: BaseException) -> str:
+def _reason_of(error: BaseException) -> str:
     """Return the reason of a failed connection, else the kind of the error: its words may quote rows."""
-    kind = type(reason).__name__
-    if isinstance(reason, asyncpg.PostgresError):
+    kind = type(error).__name__
+    if isinstance(error, asyncpg.PostgresError):
         return kind
     problem = problem_of(error)
     return f"{problem} ({kind})" if problem else kind
 
 
-def _detect_silence(connection: Any, _: object) -> None:
-    """Close a new connection as soon as its peer is silent."""
-    peer = connection.driver_connection._transport.get_extra_info("socket")  # noqa: SLF001 - no public way
+def _detect_silence(driver: DriverConnection) -> None:
+    """Close a connection as soon as its peer is silent."""
+    peer = driver._transport.get_extra_info("socket")  # noqa: SLF001 - no public way
     if peer.family not in (socket.AF_INET, socket.AF_INET6):
         return
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _DETECT_SILENCE.items():
         if hasattr(socket, name):
             peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def _raise_tokens(connection: Any, _: object) -> None:
-    connection.run_async(lambda opened: opened.execute(_RAISE_TOKENS))
-
-
-def _bound_session(seconds: float, connection: Any, _: object) -> None:
-    """Limit the duration of the transactions of a new connection."""
-    cursor = connection.cursor()
-    cursor.execute(_SET_BOUNDS, (_interval(seconds), False))
-    cursor.close()
-    connection.commit()
-
-
-def _bound_transaction(seconds: float, connection: Connection) -> None:
-    """Limit the duration of the starting transaction."""
-    connection.exec_driver_sql(_SET_BOUNDS, (_interval(seconds), True))
 
 
 def _interval(seconds: float) -> str:

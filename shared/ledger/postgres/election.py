@@ -7,14 +7,13 @@ import socket
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from sqlalchemy import text
-
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 
 LEASE = timedelta(seconds=5)  # the longest pause of the work after a scheduler dies
 
 # Take the lease if it is free, or extend it; return its earlier end, too. Fencing tokens are raised above the clock.
-_TAKE = text("""
+_TAKE = Statement("""
     WITH before AS (SELECT id, scheduler_until FROM deployment FOR UPDATE)
     UPDATE deployment d SET scheduler = :candidate, scheduler_until = now() + :lease FROM before
     WHERE d.id = before.id
@@ -23,7 +22,7 @@ _TAKE = text("""
 """)
 
 # End the lease.
-_RESIGN = text("UPDATE deployment SET scheduler_until = NULL WHERE scheduler = :candidate")
+_RESIGN = Statement("UPDATE deployment SET scheduler_until = NULL WHERE scheduler = :candidate")
 
 
 class Election:

@@ -14,19 +14,13 @@ not marked.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
-
-from sqlalchemy import Connection, Engine, event
 
 # Settings of a new connection. PostgreSQL estimates the cost of a claim among 200,000 chunks at 790,000, because it
 # multiplies the limits of all lanes; from 100,000 on, it would compile the plan, which takes longer than the claim.
 EACH_TIME = {"plan_cache_mode": "force_custom_plan", "jit": "off"}
-_SET = "SELECT set_config('plan_cache_mode', $1, $3), set_config('enable_seqscan', $2, $3)"
-_MODES = {False: ("force_custom_plan", "on", False), True: ("force_generic_plan", "off", False)}
+CHANGE_MODE = "SELECT set_config('plan_cache_mode', $1, $3), set_config('enable_seqscan', $2, $3)"
+MODES = {False: ("force_custom_plan", "on", False), True: ("force_generic_plan", "off", False)}
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 3.0, 30.0
 
 
@@ -55,49 +49,3 @@ class Plans:
             return False
         self.fresh_until = now + min(max(_SHORTEST_SECONDS, 2 * (now - self.since)), _LONGEST_SECONDS)
         return True
-
-
-def follow_statements(engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:
-    """Plan each statement of an engine according to its option, on connections that keep prepared statements.
-
-    A change of the mode is a statement of its own. It is rare, because workers execute few other statements.
-    """
-    event.listen(engine, "before_cursor_execute", partial(_follow, clock))
-    event.listen(engine, "rollback", _forget_mode)
-
-
-def _follow(
-    clock: Callable[[], float],
-    connection: Connection,
-    _cursor: Any,
-    _statement: str,
-    _parameters: Any,
-    context: Any,
-    _many: bool,
-) -> None:
-    generic = None if context is None else context.execution_options.get("generic_plan")
-    if generic is None:  # a simple statement, for which both modes are right
-        return
-    plans = _plans(connection)
-    if plans.generic is not generic:
-        _execute(connection, _SET, _MODES[generic])
-        plans.generic = generic
-    if generic and plans.expire(clock()):
-        _execute(connection, "DISCARD PLANS")
-
-
-def _plans(connection: Connection) -> Plans:
-    plans: Plans = connection.info.setdefault("plans", Plans())
-    return plans
-
-
-def _execute(connection: Connection, statement: str, parameters: tuple[Any, ...] = ()) -> None:
-    cursor = connection.connection.cursor()
-    cursor.execute(statement, parameters)
-    cursor.close()
-
-
-def _forget_mode(connection: Connection) -> None:
-    """Set the mode again before the next statement: a rollback restores the mode from before the transaction."""
-    if not connection.invalidated:  # else the next connection starts with its own mode
-        _plans(connection).generic = None

@@ -7,12 +7,13 @@ from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
-from sqlalchemy import RowMapping
+
+from shared.ledger.postgres.connections import Row
 
 Record = TypeVar("Record")
 
 
-def record(kind: type[Record], row: RowMapping | Mapping[str, Any], **others: object) -> Record:
+def record(kind: type[Record], row: Row | Mapping[str, Any], **others: object) -> Record:
     """Return a row as a dataclass: words become enumerations, arrays tuples, and JSON objects nested dataclasses.
 
     Columns and keys without a field are ignored: a newer release may have written them. A row of 14 columns takes

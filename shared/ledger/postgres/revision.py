@@ -12,10 +12,10 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import asyncpg
-from sqlalchemy import TextClause, exc, text
 
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 
 REVISION = "0001"
 
@@ -27,10 +27,10 @@ _MISSING = (asyncpg.UndefinedTableError, asyncpg.InsufficientPrivilegeError)
 _REJECTED = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 
 # Return the revision of the schema, as Alembic stores it.
-_REVISION = text("SELECT version_num FROM alembic_version")
+_REVISION = Statement("SELECT version_num FROM alembic_version")
 
 # Return the revision of the oldest code that may run on the schema.
-_MIN_REVISION = text("SELECT min_revision FROM schema_compat")
+_MIN_REVISION = Statement("SELECT min_revision FROM schema_compat")
 
 
 class SchemaOutdated(InvalidInput):
@@ -95,7 +95,7 @@ async def wait_for_schema(
         await asyncio.sleep(min(poll.total_seconds(), max(0.0, deadline - now())))
 
 
-async def _value(database: Database, statement: TextClause) -> str | None:
+async def _value(database: Database, statement: Statement) -> str | None:
     """Return the single value; None if the table does not exist, or this role may not read it yet.
 
     Raises:
@@ -104,11 +104,8 @@ async def _value(database: Database, statement: TextClause) -> str | None:
     try:
         async with database.begin() as connection:
             value: str | None = (await connection.execute(statement)).scalar_one_or_none()
-    except exc.DBAPIError as error:
-        cause = error.orig.__cause__ if error.orig is not None else None
-        if isinstance(cause, _MISSING):
-            return None
-        if isinstance(cause, _REJECTED):
-            raise SchemaOutdated(f"PostgreSQL rejects the connection: {cause}. {_CREATE_ROLE}") from error
-        raise
+    except _MISSING:
+        return None
+    except _REJECTED as error:
+        raise SchemaOutdated(f"PostgreSQL rejects the connection: {error}. {_CREATE_ROLE}") from error
     return value

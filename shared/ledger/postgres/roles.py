@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine
-
 from shared.domain.database_roles import APP_ROLE, PARSE_ROLE, SCALE_ROLE
-from shared.ledger.postgres.database import AdvisoryLock, begin_alone
+from shared.ledger.postgres.database import AdvisoryLock, Database, begin_alone
+from shared.ledger.postgres.statements import Statement
 
 # The rights of a parse worker on each table. It may find the rows of contents by key only.
 _GRANTS = {
@@ -59,7 +57,7 @@ _TOKENS = "fencing"
 _SEQUENCES = f"{_TOKENS}, sweeps_id_seq"
 
 # List the ledger's tables: the tables with the owner of Alembic's table, without the two tables about the schema.
-_TABLES = text("""
+_TABLES = Statement("""
     SELECT string_agg(quote_ident(t.tablename), ', ' ORDER BY t.tablename)
     FROM pg_tables t JOIN pg_tables a ON a.schemaname = t.schemaname AND a.tableowner = t.tableowner
     WHERE a.tablename = 'alembic_version' AND t.schemaname = 'public'
@@ -68,27 +66,27 @@ _TABLES = text("""
 
 # Return the statement that forbids temporary tables: one with the name of a table would shadow it in statements of the
 # owner.
-_NO_TEMPORARY = text("SELECT format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database())")
+_NO_TEMPORARY = Statement("SELECT format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database())")
 
 # Find the role.
-_FIND = text("SELECT 1 FROM pg_roles WHERE rolname = :name")
+_FIND = Statement("SELECT 1 FROM pg_roles WHERE rolname = :name")
 
 # Return the statement that gives the role its password; a statement of this kind takes no parameters.
-_STATEMENT = text("""
+_STATEMENT = Statement("""
     SELECT format('%s ROLE %I LOGIN PASSWORD %L', CAST(:verb AS text), CAST(:name AS text), CAST(:password AS text))
 """)
 
 
-async def make_app_role(engine: AsyncEngine, password: str) -> None:
+async def make_app_role(database: Database, password: str) -> None:
     """Create the role of the API, the scheduler and the other workers, which reads and writes rows; safe to repeat.
 
     Repeat it after each migration, for new tables. The connection's own role must be allowed to create roles, and must
     own the tables.
     """
-    async with engine.connect() as connection:
+    async with database.transaction() as connection:
         tables = (await connection.execute(_TABLES)).scalar_one()
     await _make(
-        engine,
+        database,
         APP_ROLE,
         password,
         [
@@ -100,30 +98,30 @@ async def make_app_role(engine: AsyncEngine, password: str) -> None:
     )
 
 
-async def make_parse_role(engine: AsyncEngine, password: str) -> None:
+async def make_parse_role(database: Database, password: str) -> None:
     """Create the role of parse workers, or set its password, and grant its rights; as `make_app_role`."""
     grants = [f"GRANT {privileges} ON {table} TO {PARSE_ROLE}" for table, privileges in _GRANTS.items()]
-    await _make(engine, PARSE_ROLE, password, [*grants, _grant_sequences(PARSE_ROLE)])
+    await _make(database, PARSE_ROLE, password, [*grants, _grant_sequences(PARSE_ROLE)])
 
 
-async def make_scale_role(engine: AsyncEngine, password: str) -> None:
+async def make_scale_role(database: Database, password: str) -> None:
     """Create the role of an autoscaler, which reads the wanted numbers of workers, or set its password."""
-    await _make(engine, SCALE_ROLE, password, [f"GRANT SELECT (wanted) ON deployment TO {SCALE_ROLE}"])
+    await _make(database, SCALE_ROLE, password, [f"GRANT SELECT (wanted) ON deployment TO {SCALE_ROLE}"])
 
 
 def _grant_sequences(role: str) -> str:
     return f"GRANT USAGE ON SEQUENCE {_SEQUENCES} TO {role}"
 
 
-async def _make(engine: AsyncEngine, role: str, password: str, grants: Sequence[str]) -> None:
-    async with begin_alone(engine, AdvisoryLock.MIGRATION) as connection:
+async def _make(database: Database, role: str, password: str, grants: Sequence[str]) -> None:
+    async with begin_alone(database, AdvisoryLock.MIGRATION) as connection:
         exists = (await connection.execute(_FIND, {"name": role})).one_or_none()
         parameters = {"verb": "ALTER" if exists else "CREATE", "name": role, "password": password}
-        await connection.exec_driver_sql((await connection.execute(_STATEMENT, parameters)).scalar_one())
+        await connection.execute_sql((await connection.execute(_STATEMENT, parameters)).scalar_one())
         for statement in (
             (await connection.execute(_NO_TEMPORARY)).scalar_one(),
             f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {role}",
             f"GRANT USAGE ON SCHEMA public TO {role}",
             *grants,
         ):
-            await connection.exec_driver_sql(statement)
+            await connection.execute_sql(statement)

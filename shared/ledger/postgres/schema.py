@@ -8,22 +8,24 @@ from pathlib import Path
 import asyncpg
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, event, exc, text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import Connection, event, exc
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
 
 from shared.domain.errors import Unavailable
-from shared.ledger.postgres.database import AdvisoryLock, begin_alone
+from shared.ledger.postgres.database import AdvisoryLock, Database, begin_alone
+from shared.ledger.postgres.statements import Statement
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 _LOCK_TIMEOUT = "4s"
 _RETRY_AFTER = timedelta(seconds=30)
 
 # Draw larger fencing tokens than every process has drawn from this ledger, as each connection does.
-_RAISE_TOKENS = text("SELECT raise_tokens()")
+_RAISE_TOKENS = Statement("SELECT raise_tokens()")
 
 # Allow this transaction to be idle as long as migrations take. A SELECT would leave a snapshot, for which an index that
 # is built `CONCURRENTLY` waits.
-_ALLOW_IDLE = text("SET LOCAL idle_in_transaction_session_timeout = 0")
+_ALLOW_IDLE = Statement("SET LOCAL idle_in_transaction_session_timeout = 0")
 
 
 def _configuration(connection: Connection) -> Config:
@@ -35,7 +37,7 @@ def _configuration(connection: Connection) -> Config:
     return config
 
 
-async def migrate(engine: AsyncEngine) -> None:
+async def migrate(database: Database) -> None:
     """Apply missing migrations; concurrent and repeated calls are safe.
 
     Each migration is applied completely or not at all, except a migration that builds an index `CONCURRENTLY`, which
@@ -46,8 +48,9 @@ async def migrate(engine: AsyncEngine) -> None:
     """
     # The lock has its own transaction, because a migration that builds an index ends the transaction in which
     # migrations started.
-    async with begin_alone(engine, AdvisoryLock.MIGRATION) as lock_connection:
+    async with begin_alone(database, AdvisoryLock.MIGRATION) as lock_connection:
         await lock_connection.execute(_ALLOW_IDLE)
+        engine = create_async_engine("postgresql+asyncpg://", async_creator=database.open_driver, poolclass=NullPool)
         async with engine.connect() as connection:
             try:
                 await connection.run_sync(_upgrade)
@@ -60,7 +63,7 @@ async def migrate(engine: AsyncEngine) -> None:
                     retry_after=_RETRY_AFTER,
                 ) from error
         # In a new transaction: this one may remember that the function did not exist when it started.
-        async with engine.begin() as connection:
+        async with database.transaction() as connection:
             await connection.execute(_RAISE_TOKENS)
 
 

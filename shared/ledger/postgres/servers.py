@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import asyncpg
-from sqlalchemy import TextClause, exc, text
 
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 
 # Return the identifier that `initdb` gave to the cluster and all its standbys.
-_SYSTEM = text("SELECT CAST(system_identifier AS text) AS value FROM pg_control_system()")
+_SYSTEM = Statement("SELECT CAST(system_identifier AS text) AS value FROM pg_control_system()")
 
 # Return the timeline of the next change. `pg_control_checkpoint()` returns an older one until the first checkpoint.
-_TIMELINE = text("SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8) AS value")
+_TIMELINE = Statement("SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8) AS value")
 
 _REFUSED = (
     asyncpg.InsufficientPrivilegeError,
@@ -53,13 +53,10 @@ async def current_server(database: Database) -> Server:
     return Server(await _value(database, _SYSTEM), await _value(database, _TIMELINE))
 
 
-async def _value(database: Database, statement: TextClause) -> str | None:
+async def _value(database: Database, statement: Statement) -> str | None:
     try:
         (row,) = await database.rows(statement)
-    except exc.DBAPIError as error:
-        cause = error.orig.__cause__ if error.orig else None
-        if isinstance(cause, _REFUSED):
-            return None
-        raise
+    except _REFUSED:
+        return None
     value: str = row["value"]
     return value

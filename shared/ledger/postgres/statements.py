@@ -18,25 +18,58 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-
-from sqlalchemy import TextClause, text
+from typing import Any
 
 Value = str | Callable[..., str]
 
 _HEAD = re.compile(r"^-- (name|part): (\w+)\n", re.MULTILINE)
 _GENERIC = re.compile(r"^-- plan: generic\n", re.MULTILINE)
 _COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
+_PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")
 _PLACEHOLDER = re.compile(r"\{([\w.]+)(?::([^{}]+))?\}")
 
 
-class Statements:
-    """The statements of a file as attributes, each built once, because drivers cache statements by their text."""
+@dataclass(frozen=True, slots=True)
+class Statement:
+    r"""A statement.
 
-    def __init__(self, statements: Mapping[str, TextClause]) -> None:
+    Args:
+        text: SQL with named parameters, such as `:tenant`; `\:` is a colon.
+        generic: whether a connection keeps its plan; None if both are right for it.
+    """
+
+    text: str
+    generic: bool | None = None
+    sql: str = field(init=False)  # with $1 and $2 for the names
+    names: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        numbers: dict[str, int] = {}
+        sql = _PARAMETER.sub(lambda found: f"${numbers.setdefault(found[1], len(numbers) + 1)}", self.text)
+        object.__setattr__(self, "sql", sql.replace("\\:", ":"))
+        object.__setattr__(self, "names", tuple(numbers))
+
+    def __str__(self) -> str:
+        return self.text
+
+    def values(self, parameters: Mapping[str, Any]) -> list[Any]:
+        """Return the values of its parameters in their order.
+
+        Raises:
+            KeyError: a parameter has no value.
+        """
+        return [parameters[name] for name in self.names]
+
+
+class Statements:
+    """The statements of a file as attributes, each built once."""
+
+    def __init__(self, statements: Mapping[str, Statement]) -> None:
         vars(self).update(statements)
 
-    def __getattr__(self, name: str) -> TextClause:
+    def __getattr__(self, name: str) -> Statement:
         raise AttributeError(f"There is no statement {name!r}.")
 
 
@@ -75,9 +108,7 @@ def load(module: str | Path, vocabulary: Mapping[str, Value] | None = None, /, *
         return value(argument) if argument else value()
 
     filled = {
-        name: text(_PLACEHOLDER.sub(fill, bodies[name])).execution_options(
-            generic_plan=_GENERIC.search(body) is not None
-        )
+        name: Statement(_PLACEHOLDER.sub(fill, bodies[name]), generic=_GENERIC.search(body) is not None)
         for kind, name, body in blocks
         if kind == "name"
     }

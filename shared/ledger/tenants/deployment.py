@@ -5,19 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import text
-
 from shared.ledger.documents.versions import IS_REFERENCE
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 
 # Return the single row, which the migration inserted.
-_ID = text("SELECT id FROM deployment")
+_ID = Statement("SELECT id FROM deployment")
 
 # Return the time of the ledger's clock.
-_NOW = text("SELECT now()")
+_NOW = Statement("SELECT now()")
 
 # List the stored uploads of the newest documents.
-_NEWEST_UPLOADS = text(f"""
+_NEWEST_UPLOADS = Statement(f"""
     SELECT v.upload
     FROM documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
     WHERE NOT {IS_REFERENCE} ORDER BY d.created_at DESC LIMIT :limit

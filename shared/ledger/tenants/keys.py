@@ -8,11 +8,10 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
-from sqlalchemy import RowMapping
-
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.keys import Key, KeyLimits, KeySpecification
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Row
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.records import record
 
@@ -50,7 +49,7 @@ class Keys:
             count: int = (await connection.execute(SQL.count, {"tenant": new.tenant})).scalar_one()
             if count >= _MOST:
                 raise Conflict(f"There are {_MOST:,} keys already, including keys that ended in the last 90 days.")
-            row = (await connection.execute(SQL.insert, parameters)).mappings().one_or_none()
+            row = (await connection.execute(SQL.insert, parameters)).one_or_none()
         if row is None:
             raise Conflict(f"There is a key '{new.name}' already: revoke it, or choose another name.", field="name")
         return _key_of(row)
@@ -78,7 +77,7 @@ class Keys:
             Conflict: the key was revoked or has expired.
         """
         async with self._database.begin() as connection:
-            row = (await connection.execute(SQL.lock_one, {"tenant": tenant, "id": key_id})).mappings().one_or_none()
+            row = (await connection.execute(SQL.lock_one, {"tenant": tenant, "id": key_id})).one_or_none()
             if row is None:
                 raise _missing(key_id)
             key = _key_of(row)
@@ -86,7 +85,7 @@ class Keys:
                 raise Conflict(f"The key '{key.name}' {why}: create another one.")
             new = changed(key)
             parameters = {"id": key_id, "limits": _limits_json(new.limits), "expires_at": new.expires_at}
-            return _key_of((await connection.execute(SQL.change, parameters)).mappings().one())
+            return _key_of((await connection.execute(SQL.change, parameters)).one())
 
     async def revoke(self, tenant: str, key_id: UUID, allow: Callable[[Key], None] = lambda _: None) -> None:
         """Revoke a key; each process of the API refuses it within five seconds.
@@ -101,7 +100,7 @@ class Keys:
         """
         async with self._database.begin() as connection:
             parameters = {"tenant": tenant, "id": key_id}
-            row = (await connection.execute(SQL.lock_one, parameters)).mappings().one_or_none()
+            row = (await connection.execute(SQL.lock_one, parameters)).one_or_none()
             if row is None:
                 raise _missing(key_id)
             allow(_key_of(row))
@@ -121,5 +120,5 @@ def _limits_json(limits: KeyLimits) -> str:
     return json.dumps({name: limit for name, limit in asdict(limits).items() if limit is not None})
 
 
-def _key_of(row: RowMapping) -> Key:
+def _key_of(row: Row) -> Key:
     return record(Key, row, prefix=row["key_prefix"])

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain.usage import Cost
 from shared.ledger.model.rows.costs import cost_rows
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection
 
 SQL = statements.load(__file__)
 
 
-async def record(connection: AsyncConnection, costs: Iterable[Cost | None]) -> None:
+async def record(connection: Connection, costs: Iterable[Cost | None]) -> None:
     """Record the costs of attempts in the transaction of their settlement, even if it is rejected as late."""
     recorded = [cost for cost in costs if cost is not None]
     if recorded:

@@ -13,8 +13,7 @@ from datetime import timedelta
 from typing import Any, Self
 from uuid import UUID, uuid4
 
-from sqlalchemy import RowMapping, TextClause, exc
-from sqlalchemy.ext.asyncio import AsyncConnection
+import asyncpg
 
 from shared.domain.attempts import FailedAttempt
 from shared.domain.batches import Batch, LineContent, PlannedLine, Unanswered
@@ -32,7 +31,9 @@ from shared.ledger.model.collection_options import options_of
 from shared.ledger.model.rows.attempts import lease_of, usage_by_tier
 from shared.ledger.model.rows.batches import failed_line_rows, planned_rows
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database, TransactionConflict, again_after_collision
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work import generation
 from shared.ledger.work.generation import ClaimedChunks, book_outcomes, claim_chunks, end_calls, settle_generated
 
@@ -183,7 +184,7 @@ class Batches:
                 if lines:
                     added = planned_rows(lines) | {"bytes": sum(line.bytes for line in lines)}
                     await connection.execute(SQL.insert_lines, _held(batch) | added)
-        except exc.IntegrityError as error:
+        except asyncpg.IntegrityConstraintViolationError as error:
             raise TransactionConflict("a worker leased the same content", component="ledger") from error
         return claimed
 
@@ -306,7 +307,7 @@ class Batches:
         """Finish a batch whose lines are all settled."""
         await self._change(SQL.finish, batch, error=error)
 
-    async def _change(self, statement: TextClause, batch: Batch, **values: Any) -> None:
+    async def _change(self, statement: Statement, batch: Batch, **values: Any) -> None:
         async with self._database.begin() as connection:
             await _require(connection, statement, batch, values)
 
@@ -390,7 +391,7 @@ class Batches:
 
 
 async def _settle_lines(
-    connection: AsyncConnection,
+    connection: Connection,
     batch: Batch,
     outcomes: Sequence[GenerateOutcome | FailedAttempt],
     live: Collection[int] = (),
@@ -406,7 +407,7 @@ async def _settle_lines(
 
 
 async def _require(
-    connection: AsyncConnection, statement: TextClause, batch: Batch, values: Mapping[str, Any] | None = None
+    connection: Connection, statement: Statement, batch: Batch, values: Mapping[str, Any] | None = None
 ) -> None:
     """Execute a statement that changes the row of a claimed batch.
 
@@ -427,19 +428,19 @@ def _billed(outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> dict[str, in
     return asdict(sum((outcome.cost.usage for outcome in outcomes if outcome.cost is not None), Usage()))
 
 
-def _batch(row: RowMapping) -> Batch:
+def _batch(row: Row) -> Batch:
     values = dict(row) | {"state": BatchState(row["state"]), "unanswered": Unanswered(row["unanswered"])}
     return Batch(**values)
 
 
-def _content(row: RowMapping) -> LineContent:
+def _content(row: Row) -> LineContent:
     content = row["content"]
     if content is None:
         return LineContent(row["token"], row["content_key"], None, None)
     return LineContent(row["token"], row["content_key"], ChunkContent.from_json(content), options_of(row["options"]))
 
 
-def _sent(row: RowMapping, tenant: str) -> SentLine:
+def _sent(row: Row, tenant: str) -> SentLine:
     by_tier = usage_by_tier(row)
     return SentLine(
         lease=lease_of(row),

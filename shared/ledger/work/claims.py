@@ -17,11 +17,10 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import RowMapping
-
 from shared.domain.poison import SUSPECT_AFTER
 from shared.domain.queues import WorkQueue
 from shared.ledger.model import states
+from shared.ledger.postgres.connections import Row
 from shared.ledger.postgres.database import Database
 from shared.process.telemetry import metrics
 
@@ -77,7 +76,7 @@ class StageWork:
         }
 
 
-def count_lost(stage: WorkQueue, claimed: Sequence[RowMapping]) -> None:
+def count_lost(stage: WorkQueue, claimed: Sequence[Row]) -> None:
     """Count claims of rows with lost leases; such a row stays marked until an attempt has ended."""
     if lost := sum(row["lost_leases"] > 0 for row in claimed):
         metrics.LEASES_LOST.labels(stage).inc(lost)

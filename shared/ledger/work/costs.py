@@ -8,8 +8,6 @@ from datetime import date, timedelta
 from typing import Any, Self
 from uuid import UUID
 
-from sqlalchemy import Row
-
 from shared.domain.budgets import NO_TERMS, BudgetTerms
 from shared.domain.tiers import Tier
 from shared.domain.usage import CostKind, Usage
@@ -17,6 +15,7 @@ from shared.ledger.budgets import holds
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model.estimated import unmarked
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Row
 from shared.ledger.postgres.database import Database
 
 _BATCH_SIZE = 5_000  # rows of one transaction
@@ -117,7 +116,7 @@ class Costs:
         changes: int = sum(row.changes for row in found)
         return changes == _BATCH_SIZE
 
-    def _booked(self, row: Row[Any]) -> dict[str, object]:
+    def _booked(self, row: Row) -> dict[str, object]:
         model, _ = unmarked(row.model)
         money = self._terms.price_of("embed", Usage(row.prompt_tokens, row.completion_tokens), model, Tier.STANDARD)
         key = {name: getattr(row, name) for name in ("tenant", "collection_id")}
@@ -132,7 +131,7 @@ class Costs:
         return forgotten > 0
 
 
-def _sums(row: Row[Any]) -> dict[str, Any]:
+def _sums(row: Row) -> dict[str, Any]:
     """Return the model, tier, tokens and calls of a row."""
     model, is_estimated = unmarked(row.model)
     usage = Usage(row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.cache_write_tokens)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 from uuid import UUID
-
-from sqlalchemy import Row
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.sweeps import HiddenVersion
 from shared.ledger.documents import accepted_questions, build_sync, versions
 from shared.ledger.model import states
 from shared.ledger.model.rows.versions import version_rows
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database, again_after_collision
 from shared.ledger.work import document_events
 
@@ -69,8 +66,8 @@ class Finishing:
 
 
 async def _show(
-    connection: AsyncConnection, ids: Sequence[UUID], shown: Sequence[HiddenVersion]
-) -> tuple[list[HiddenVersion], list[Row[Any]]]:
+    connection: Connection, ids: Sequence[UUID], shown: Sequence[HiddenVersion]
+) -> tuple[list[HiddenVersion], list[Row]]:
     """Make complete versions of locked documents live; return the hidden ones, and the documents that moved."""
     if not ids:
         return [], []
@@ -81,5 +78,5 @@ async def _show(
     others = sorted(set(ids) - {row.id for row in moved})
     if not others:
         return [], list(moved)
-    hidden = (await connection.execute(SQL.hidden_versions, {"ids": others})).mappings().all()
+    hidden = (await connection.execute(SQL.hidden_versions, {"ids": others})).all()
     return [HiddenVersion(**row) for row in hidden], list(moved)

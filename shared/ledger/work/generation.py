@@ -9,8 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
-from sqlalchemy import RowMapping, TextClause, exc
-from sqlalchemy.ext.asyncio import AsyncConnection
+import asyncpg
 
 from shared.domain.attempts import FailedAttempt, PaidReply
 from shared.domain.budgets import NO_TERMS, BudgetTerms, Reserve
@@ -28,7 +27,9 @@ from shared.ledger.model.decoding import decoded
 from shared.ledger.model.rows.attempts import failure_rows, replies_of
 from shared.ledger.model.rows.generation import chunk_to_generate, generated_rows, key_rows, reply_rows
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database, TransactionConflict, again_after_collision
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work import attempt_costs, claims, document_events, failures, leases, paid_contents
 from shared.ledger.work.claims import StageWork
 
@@ -156,7 +157,7 @@ class GenerateWork(StageWork):
                     key_of=key_of,
                     reserve_of=reserve_of,
                 )
-        except exc.IntegrityError as error:
+        except asyncpg.IntegrityConstraintViolationError as error:
             raise TransactionConflict("another worker leased the same content", component="ledger") from error
 
     async def keep_replies(
@@ -189,7 +190,7 @@ class GenerateWork(StageWork):
         async with self._database.begin() as connection:
             cost = generate_cost(chunk, following.model, usage, calls, tier, is_estimated=is_estimated)
             row = reply_rows(chunk, replies, usage, calls, with_cost(chunk.by_tier, cost))
-            held = (await connection.execute(SQL.keep_replies, row)).scalars().all()
+            held = (await connection.execute(SQL.keep_replies, row)).scalars()
             await attempt_costs.record(connection, [cost])
             if chunk.reserve is not None:
                 bill = _bill(chunk.lease.token, cost)
@@ -250,9 +251,9 @@ class GenerateWork(StageWork):
 
 
 async def claim_chunks(
-    connection: AsyncConnection,
+    connection: Connection,
     terms: BudgetTerms,
-    statement: TextClause,
+    statement: Statement,
     parameters: Mapping[str, Any],
     *,
     key_of: Callable[[ChunkToGenerate], bytes] | None,
@@ -263,7 +264,7 @@ async def claim_chunks(
     Nothing that may wait for a lock follows in the transaction, because it holds the rows of budgets.
     `parameters["worker"]` is the holder of the leases: a worker or a batch.
     """
-    claimed = (await connection.execute(statement, parameters)).mappings().all()
+    claimed = (await connection.execute(statement, parameters)).all()
     chunks = decoded("generate", chunk_to_generate, claimed)
     taken = await _set_keys(connection, chunks, key_of) if key_of else []
     keys = [chunk.content_key for chunk in [*chunks, *taken]]
@@ -277,13 +278,13 @@ async def claim_chunks(
     return ClaimedChunks(chunks, paid_already=len(paid), left=len(left), refused=unpaid - len(chunks))
 
 
-def _has_budgets(terms: BudgetTerms, claimed: Sequence[RowMapping]) -> bool:
+def _has_budgets(terms: BudgetTerms, claimed: Sequence[Row]) -> bool:
     """Return whether a budget in the ledger or in the settings may cover claimed chunks."""
     return claimed[0]["has_budgets"] or any(terms.limits_of(tenant) for tenant in {row["tenant"] for row in claimed})
 
 
 async def _reserve(
-    connection: AsyncConnection, terms: BudgetTerms, calls: Sequence[tuple[ChunkToGenerate, Reserve]]
+    connection: Connection, terms: BudgetTerms, calls: Sequence[tuple[ChunkToGenerate, Reserve]]
 ) -> list[ChunkToGenerate]:
     """Reserve the cost of calls, release the chunks that do not fit, and return the others."""
     refused = await holds.hold(connection, terms, calls)
@@ -293,14 +294,14 @@ async def _reserve(
     return [replace(chunk, reserve=reserve) for chunk, reserve in calls if chunk.lease.token not in refused]
 
 
-async def _settle_paid_before(connection: AsyncConnection, keys: Sequence[bytes], holder: str) -> set[bytes]:
+async def _settle_paid_before(connection: Connection, keys: Sequence[bytes], holder: str) -> set[bytes]:
     if not keys:
         return set()
     parameters = {"keys": list(keys), "worker": holder, "limit": _MOST_TWINS}
     return set((await connection.execute(SQL.settle_paid_before, parameters)).scalars())
 
 
-async def settle_generated(connection: AsyncConnection, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
+async def settle_generated(connection: Connection, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
     """Commit outcomes in a transaction; `book_outcomes` is the end of the transaction."""
     paid = [o for o in outcomes if isinstance(o, GenerateOutcome)]
     failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
@@ -316,7 +317,7 @@ async def settle_generated(connection: AsyncConnection, outcomes: Sequence[Gener
 
 
 async def book_outcomes(
-    connection: AsyncConnection, terms: BudgetTerms, outcomes: Sequence[GenerateOutcome | FailedAttempt]
+    connection: Connection, terms: BudgetTerms, outcomes: Sequence[GenerateOutcome | FailedAttempt]
 ) -> None:
     """Replace the reservations of committed outcomes by their bills, as the last statement of the transaction."""
     bills = [
@@ -328,7 +329,7 @@ async def book_outcomes(
     await end_calls(connection, terms, bills)
 
 
-async def end_calls(connection: AsyncConnection, terms: BudgetTerms, bills: Sequence[Bill]) -> None:
+async def end_calls(connection: Connection, terms: BudgetTerms, bills: Sequence[Bill]) -> None:
     """Delete the marks of calls that have ended, and book their bills if they have reserved something."""
     ended = await connection.execute(SQL.end_calls, {"tokens": [bill.token for bill in bills]})
     if reserved := set(ended.scalars()):
@@ -336,7 +337,7 @@ async def end_calls(connection: AsyncConnection, terms: BudgetTerms, bills: Sequ
 
 
 async def _set_keys(
-    connection: AsyncConnection, chunks: list[ChunkToGenerate], key_of: Callable[[ChunkToGenerate], bytes]
+    connection: Connection, chunks: list[ChunkToGenerate], key_of: Callable[[ChunkToGenerate], bytes]
 ) -> list[ChunkToGenerate]:
     """Set the keys of claimed chunks to the keys of the requests about to be sent.
 

@@ -13,10 +13,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
-from sqlalchemy import TextClause, text
 
 from shared.domain.errors import Unavailable
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
 
 BEAT_EVERY = timedelta(seconds=10)
 ALIVE_FOR = 3 * BEAT_EVERY  # one heartbeat may be late, and one may fail while the ledger is unavailable
@@ -25,26 +25,26 @@ _FORGET_AFTER = timedelta(hours=1)
 log = structlog.get_logger()
 
 # Record a heartbeat.
-_BEAT = text("""
+_BEAT = Statement("""
     INSERT INTO workers (id, role, host, pid, in_progress) VALUES (:id, :role, :host, :pid, :in_progress)
     ON CONFLICT (id) DO UPDATE SET seen_at = now(), in_progress = excluded.in_progress
 """)
 
 # Record that a process has exited.
-_DELETE = text("DELETE FROM workers WHERE id = :id")
+_DELETE = Statement("DELETE FROM workers WHERE id = :id")
 
 # Delete processes that died long ago.
-_FORGET = text("DELETE FROM workers WHERE seen_at < now() - CAST(:after AS interval)")
+_FORGET = Statement("DELETE FROM workers WHERE seen_at < now() - CAST(:after AS interval)")
 
 # List the processes that beat, or died within the last hour.
-_LIST = text("""
+_LIST = Statement("""
     SELECT role, host, pid, in_progress, now() - started_at AS up, now() - seen_at AS silent,
            seen_at > now() - CAST(:alive_for AS interval) AS alive
     FROM workers ORDER BY role, host, pid, started_at
 """)
 
 # Return whether a process of a role is alive, on a host or anywhere.
-_BEATS = text("""
+_BEATS = Statement("""
     SELECT EXISTS (SELECT FROM workers
                    WHERE role = :role AND (host = :host OR CAST(:host AS text) IS NULL)
                      AND seen_at > now() - CAST(:alive_for AS interval)) AS alive
@@ -117,6 +117,6 @@ class Heartbeats:
                 log.warning("heartbeat.missed", role=role, reason=type(error).__name__)
             await asyncio.sleep(BEAT_EVERY.total_seconds())
 
-    async def _execute(self, statement: TextClause, parameters: Mapping[str, Any]) -> None:
+    async def _execute(self, statement: Statement, parameters: Mapping[str, Any]) -> None:
         async with self._database.begin() as connection:
             await connection.execute(statement, parameters)

@@ -7,12 +7,11 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Literal
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain.work import Lease, LeaseExtension
 from shared.ledger.model import states
 from shared.ledger.model.rows.attempts import lease_rows
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection
 
 SQL = statements.load(__file__, states.FRAGMENTS)
 _EXTEND = MappingProxyType({"documents": SQL.extend_documents, "chunks": SQL.extend_chunks, "pages": SQL.extend_pages})
@@ -20,7 +19,7 @@ _RELEASE = MappingProxyType({"documents": SQL.release_documents, "chunks": SQL.r
 _EXPIRE = MappingProxyType({"documents": SQL.expire_documents, "chunks": SQL.expire_chunks})
 
 
-async def extend(connection: AsyncConnection, table: str, leases: Sequence[Lease], lease: timedelta) -> LeaseExtension:
+async def extend(connection: Connection, table: str, leases: Sequence[Lease], lease: timedelta) -> LeaseExtension:
     """Extend leases from now on. It never waits for another transaction.
 
     Args:
@@ -37,7 +36,7 @@ async def extend(connection: AsyncConnection, table: str, leases: Sequence[Lease
 
 
 async def release(
-    connection: AsyncConnection, table: Literal["documents", "chunks"], leases: Sequence[Lease], *, lost: bool
+    connection: Connection, table: Literal["documents", "chunks"], leases: Sequence[Lease], *, lost: bool
 ) -> None:
     """Release claims without an attempt: the rows are due at once. The next claim counts `lost` ones as lost."""
     await connection.execute((_EXPIRE if lost else _RELEASE)[table], lease_rows(leases))

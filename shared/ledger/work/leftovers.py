@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Self
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain.documents import DeletableDocument
 from shared.domain.indexing import ChunkToIndex
 from shared.domain.sweeps import POINTS_STAY, Sweep
@@ -16,6 +14,7 @@ from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import states
 from shared.ledger.model.rows.indexing import late_rows
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection
 from shared.ledger.postgres.database import Database
 from shared.ledger.work.leases import all_expired_after
 
@@ -41,7 +40,7 @@ class Leftovers:
     async def deletable(self, limit: int = 100) -> list[DeletableDocument]:
         """Return deleted documents whose versions are deleted; points may remain."""
         async with self._database.begin() as connection:
-            documents = (await connection.execute(SQL.deletable, {"limit": limit})).mappings().all()
+            documents = (await connection.execute(SQL.deletable, {"limit": limit})).all()
         return [DeletableDocument(**row) for row in documents]
 
     async def finish_deletion(self, documents: Sequence[DeletableDocument]) -> None:
@@ -64,7 +63,7 @@ class Leftovers:
     async def due_sweeps(self, limit: int = 100) -> list[Sweep]:
         """Return due sweeps, longest due first."""
         async with self._database.begin() as connection:
-            sweeps = (await connection.execute(SQL.due_sweeps, {"limit": limit})).mappings().all()
+            sweeps = (await connection.execute(SQL.due_sweeps, {"limit": limit})).all()
         return [Sweep(**row) for row in sweeps]
 
     async def postpone_sweeps(self, sweeps: Sequence[Sweep]) -> None:
@@ -81,7 +80,7 @@ class Leftovers:
 
 
 async def sweep_late(
-    connection: AsyncConnection,
+    connection: Connection,
     lease: timedelta,
     stale: Sequence[ChunkToIndex],
     taken_over: Sequence[ChunkToIndex] = (),

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import UUID
 
+import asyncpg
 import structlog
-from sqlalchemy import RowMapping, TextClause, exc
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.attempts import FailedAttempt
 from shared.domain.page_limits import PageLimits
@@ -28,7 +27,9 @@ from shared.ledger.model.decoding import decoded
 from shared.ledger.model.rows.attempts import failure_rows, lease_rows
 from shared.ledger.model.rows.pages import page_rows, page_to_read, read_rows
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import AdvisoryLock, Database, TransactionConflict, again_after_collision, lock
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work import claims, failures
 from shared.ledger.work.leases import extend
 
@@ -148,18 +149,18 @@ class Pages:
         parameters = self._claim(limit, suspects=suspects) | {"languages": None if languages is None else [*languages]}
         try:
             claimed = await self._claimed(CLAIM_PAGES[suspects], parameters)
-        except exc.IntegrityError as error:
+        except asyncpg.IntegrityConstraintViolationError as error:
             raise TransactionConflict("another worker leased the same page", component="ledger") from error
         claims.count_lost("read", claimed)
         return decoded("read", page_to_read, claimed)
 
-    async def _claimed(self, claim: TextClause, parameters: Mapping[str, Any]) -> Sequence[RowMapping]:
+    async def _claimed(self, claim: Statement, parameters: Mapping[str, Any]) -> Sequence[Row]:
         """Return the claimed rows. With limits one worker claims at a time, because each counts the others' pages."""
         if not self._limits.exist:
             return await self._database.rows(claim, parameters)
         async with self._database.begin() as connection:
             await lock(connection, AdvisoryLock.PAGES)
-            return (await connection.execute(claim, parameters)).mappings().all()
+            return (await connection.execute(claim, parameters)).all()
 
     async def settle(self, outcomes: Sequence[PageOutcome | FailedAttempt]) -> bool:
         """Store texts and record failed attempts; return whether a document is to be parsed again.
@@ -173,9 +174,9 @@ class Pages:
         stored: Sequence[str] = ()
         async with self._database.begin() as connection:
             locked = {"ids": ids, "keys": keys, "limit": _SLICE_DOCUMENTS}
-            documents = (await connection.execute(SQL.lock_documents, locked)).scalars().all()
+            documents = (await connection.execute(SQL.lock_documents, locked)).scalars()
             if read:
-                stored = (await connection.execute(SQL.store_texts, read_rows(read))).scalars().all()
+                stored = (await connection.execute(SQL.store_texts, read_rows(read))).scalars()
                 await _store_pictures(connection, read)
                 await connection.execute(SQL.settle_read, read_rows(read))
                 await connection.execute(SQL.settle_same_text, {"keys": keys, "documents": documents})
@@ -210,7 +211,7 @@ class Pages:
         """
         async with self._database.begin() as connection:
             parameters = {"languages": [*languages], "limit": _SLICE_DOCUMENTS, "examined": _EXAMINED_PAGES}
-            ids = (await connection.execute(SQL.lock_waiting, parameters)).scalars().all()
+            ids = (await connection.execute(SQL.lock_waiting, parameters)).scalars()
             if ids:
                 await connection.execute(SQL.explain, {"ids": ids, "reason": reason})
                 self._has_explained = True
@@ -233,7 +234,7 @@ class Pages:
         """
         async with self._database.begin() as connection:
             waiting = await connection.execute(SQL.lock_deferred, self._most() | {"limit": _SLICE_PAGES})
-            ids = waiting.scalars().all()
+            ids = waiting.scalars()
             if ids:
                 await connection.execute(SQL.readmit_pages, {"ids": ids})
                 await connection.execute(SQL.forget_deferral, {"ids": ids})
@@ -272,14 +273,14 @@ class Pages:
         return {"tenants": tenants, "most": most, "most_of_others": _UNLIMITED if others is None else others}
 
 
-async def _advance(connection: AsyncConnection, documents: Sequence[UUID]) -> Sequence[UUID]:
+async def _advance(connection: Connection, documents: Sequence[UUID]) -> Sequence[UUID]:
     """Queue locked documents without waiting pages; return them."""
-    queued = (await connection.execute(SQL.advance, {"ids": documents})).scalars().all()
+    queued = (await connection.execute(SQL.advance, {"ids": documents})).scalars()
     await connection.execute(SQL.touch, {"ids": documents})
     return queued
 
 
-async def _count(connection: AsyncConnection, tenants: Sequence[str]) -> None:
+async def _count(connection: Connection, tenants: Sequence[str]) -> None:
     """Count pages that were read now, late in the settlement, because all settlements of a tenant lock the same row.
 
     Only texts that were not stored before are counted, because a settlement whose commit was in doubt is repeated.
@@ -289,14 +290,14 @@ async def _count(connection: AsyncConnection, tenants: Sequence[str]) -> None:
         await connection.execute(SQL.count, {"tenants": list(pages), "pages": list(pages.values())})
 
 
-async def _store_pictures(connection: AsyncConnection, read: Sequence[PageOutcome]) -> None:
+async def _store_pictures(connection: Connection, read: Sequence[PageOutcome]) -> None:
     pictures = {o.page.key: o.text.picture for o in read if o.text is not None and o.text.picture}
     if pictures:
         parameters = {"keys": list(pictures), "pictures": list(pictures.values())}
         await connection.execute(SQL.store_pictures, parameters)
 
 
-def _text(row: RowMapping) -> PageText:
+def _text(row: Row) -> PageText:
     if row["text"] is None:
         return PageText("", 0, 0.0)
     return PageText(row["text"], row["words"], row["confidence"])

@@ -8,8 +8,6 @@ from types import MappingProxyType
 from typing import Self, TypeVar
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.domain import readers
 from shared.domain.attempts import FailedAttempt
 from shared.domain.parsing import DocumentToParse, NewChunk, ParseOutcome
@@ -22,6 +20,7 @@ from shared.ledger.model.decoding import decoded
 from shared.ledger.model.rows.attempts import failure_rows
 from shared.ledger.model.rows.parsing import chunk_rows, claimed_document, new_languages, parsed_rows
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection
 from shared.ledger.postgres.database import Database, again_after_collision
 from shared.ledger.work import claims, document_events, failures, leases, paid_contents
 from shared.ledger.work.claims import StageWork
@@ -63,7 +62,7 @@ class ParseWork(StageWork):
             parameters |= {"holders": list(held), "held": list(held.values())}
         await self._database.settlements_first()
         async with self._database.begin() as connection:
-            claimed = (await connection.execute(_CLAIM[suspects], parameters)).mappings().all()
+            claimed = (await connection.execute(_CLAIM[suspects], parameters)).all()
             started = await versions.restart(connection, [row["id"] for row in claimed]) if claimed else {}
         claims.count_lost("parse", claimed)
         return decoded("parse", lambda row: claimed_document(row, started.get(row["id"], row["version"])), claimed)
@@ -136,7 +135,7 @@ class ParseWork(StageWork):
             await leases.release(connection, "documents", held, lost=lost)
 
 
-async def _insert_chunks(connection: AsyncConnection, chunks: Sequence[tuple[UUID, NewChunk]]) -> None:
+async def _insert_chunks(connection: Connection, chunks: Sequence[tuple[UUID, NewChunk]]) -> None:
     await paid_contents.hold(connection, [chunk.content_key for _, chunk in chunks])
     await connection.execute(SQL.insert_chunks, chunk_rows(chunks))
 

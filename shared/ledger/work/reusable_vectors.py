@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import RowMapping
-
 from shared.domain.ids import chunk_id
 from shared.domain.indexing import ChunkToIndex, EmbeddedChunk
 from shared.domain.work import Lease
 from shared.ledger.model import states
 from shared.ledger.model.rows.questions import QUESTIONS, passed_questions
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Row
 from shared.ledger.postgres.database import Database
 
 SQL = statements.load(__file__, states.FRAGMENTS, questions=QUESTIONS)
@@ -52,9 +51,9 @@ async def find(database: Database, chunks: Sequence[ChunkToIndex]) -> dict[Lease
     return dict(found)
 
 
-def _candidates(chunks: Sequence[ChunkToIndex], documents: Sequence[RowMapping]) -> list[_Candidate]:
+def _candidates(chunks: Sequence[ChunkToIndex], documents: Sequence[Row]) -> list[_Candidate]:
     """Return the first chunk with the same text in each version that may have points."""
-    versions: dict[UUID, list[RowMapping]] = defaultdict(list)
+    versions: dict[UUID, list[Row]] = defaultdict(list)
     for row in documents:
         versions[row["document_id"]].append(row)
     return [

@@ -5,14 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import RowMapping
-
 from shared.domain.batches import ShownBatch, Unanswered
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.states import BatchState
 from shared.domain.usage import Usage
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Row
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.records import record
 
@@ -83,7 +82,7 @@ _HAS_ENDED = {
 }
 
 
-def _shown(row: RowMapping) -> ShownBatch:
+def _shown(row: Row) -> ShownBatch:
     usage = Usage(
         row["billed_prompt_tokens"],
         row["billed_completion_tokens"],

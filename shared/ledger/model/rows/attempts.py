@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import RowMapping
-
 from shared.domain.attempts import FailedAttempt, PaidReply
 from shared.domain.retry import Dead, Decision
 from shared.domain.usage import Usage, UsageByTier
 from shared.domain.work import Lease
 from shared.ledger.model import tier_tokens
 from shared.ledger.model.rows.encoding import bytea, encoded
+from shared.ledger.postgres.connections import Row
 
 
-def lease_of(row: RowMapping) -> Lease:
+def lease_of(row: Row) -> Lease:
     return Lease(id=row["id"], version=row["version"], token=row["lease_token"])
 
 
@@ -27,7 +26,7 @@ def lease_rows(leases: Sequence[Lease]) -> dict[str, str]:
     return encoded(map(lease_columns, leases))
 
 
-def usage_by_tier(row: RowMapping) -> UsageByTier:
+def usage_by_tier(row: Row) -> UsageByTier:
     """Return the tokens of a chunk's calls by tier."""
     return tier_tokens.decoded(row["tier_tokens"], row["prompt_tokens"], row["completion_tokens"])
 

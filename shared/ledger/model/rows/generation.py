@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import RowMapping
-
 from shared.domain.attempts import PaidReply
 from shared.domain.chunks import ChunkContent
 from shared.domain.generation import ChunkToGenerate, GenerateOutcome
@@ -20,9 +18,10 @@ from shared.ledger.model.rows.attempts import (
     usage_columns,
 )
 from shared.ledger.model.rows.encoding import bytea, encoded
+from shared.ledger.postgres.connections import Row
 
 
-def chunk_to_generate(row: RowMapping) -> ChunkToGenerate:
+def chunk_to_generate(row: Row) -> ChunkToGenerate:
     by_tier = usage_by_tier(row)
     return ChunkToGenerate(
         lease=lease_of(row),

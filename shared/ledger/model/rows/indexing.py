@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import RowMapping
-
 from shared.domain.chunks import ChunkContent
 from shared.domain.indexing import ChunkToIndex, IndexOutcome
 from shared.domain.questions import AcceptedQuestion
 from shared.ledger.model.collection_options import options_of
 from shared.ledger.model.rows.attempts import lease_columns, lease_of
 from shared.ledger.model.rows.encoding import encoded
+from shared.ledger.postgres.connections import Row
 
 
-def chunk_to_index(row: RowMapping) -> ChunkToIndex:
+def chunk_to_index(row: Row) -> ChunkToIndex:
     return ChunkToIndex(
         lease=lease_of(row),
         document_id=row["document_id"],

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import RowMapping
-
 from shared.domain.pages import PageOutcome, PagesOutcome, PageText, PageToRead
 from shared.ledger.model.rows.attempts import lease_columns, lease_of
 from shared.ledger.model.rows.encoding import bytea, encoded
+from shared.ledger.postgres.connections import Row
 
 
 def page_rows(outcome: PagesOutcome) -> dict[str, str]:
@@ -26,7 +25,7 @@ def page_rows(outcome: PagesOutcome) -> dict[str, str]:
     )
 
 
-def page_to_read(row: RowMapping) -> PageToRead:
+def page_to_read(row: Row) -> PageToRead:
     return PageToRead(
         lease=lease_of(row),
         document_id=row["document_id"],

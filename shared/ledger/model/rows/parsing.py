@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import RowMapping
-
 from shared.domain.documents import ReadyQuestion
 from shared.domain.parsing import DocumentToParse, NewChunk, ParseOutcome
 from shared.domain.readers import reader_of
@@ -16,9 +14,10 @@ from shared.domain.stored import known_fields
 from shared.domain.work import Lease
 from shared.ledger.model.collection_options import options_of
 from shared.ledger.model.rows.encoding import bytea, encoded
+from shared.ledger.postgres.connections import Row
 
 
-def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
+def claimed_document(row: Row, version: int) -> DocumentToParse:
     """Return a claimed document; the claim may have started a newer version than the version of the row."""
     questions = row["ready_questions"]
     return DocumentToParse(
