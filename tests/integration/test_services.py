@@ -26,12 +26,20 @@ EVERY_ROLE |= {"rich", "openai", "httpx2", "qdrant_client", "grpc", "dulwich", "
 EVERY_ROLE |= {"shared.process.telemetry.trace_export", "opentelemetry.sdk", "opentelemetry.exporter", "requests"}
 WEB = {"fastapi", "uvicorn", "starlette", "multipart"}
 WORKERS = WEB | {"httpx", "anyio", "opentelemetry", "tokenizers"}
+OTHER_STAGES = {
+    "shared.ingest.parse.isolation.sandbox",
+    "shared.ingest.batches",
+    "shared.ingest.index",
+    "shared.storage",
+}
+OTHER_STAGES |= {"shared.ledger.work.parsing", "shared.ledger.work.batches", "shared.providers.embedding"}
+OF_GENERATION = {"shared.ingest.generate.generator", "shared.ledger.work.generation", "shared.providers.chat"}
 NEVER = {
     "api": {"shared.ingest.parse.isolation.sandbox", "shared.ingest.drain", "tokenizers"},
-    "parse": WORKERS | {"aiohttp", "numpy", "shared.query"},
-    "read": WORKERS | {"aiohttp", "numpy", "shared.query"},
-    "generate": WORKERS | {"numpy", "shared.query", "shared.vectors", "shared.ingest.parse.isolation.sandbox"},
-    "index": WORKERS | {"shared.ingest.parse.isolation.sandbox"},
+    "parse": WORKERS | {"aiohttp", "numpy", "shared.query", "shared.providers.limiter", "shared.ledger.work.indexing"},
+    "read": WORKERS | {"aiohttp", "numpy", "shared.query", "shared.providers.limiter", "shared.ledger.work.indexing"},
+    "generate": WORKERS | OTHER_STAGES | {"numpy", "shared.query", "shared.vectors", "shared.ledger.documents"},
+    "index": WORKERS | OTHER_STAGES - {"shared.ingest.index", "shared.providers.embedding"} | OF_GENERATION,
     "scheduler": WORKERS | {"numpy", "shared.query", "shared.ingest.parse.isolation.sandbox"},
 }
 NEEDS = {
