@@ -15,7 +15,7 @@ from datetime import timedelta
 import uvloop
 from pydantic import SecretStr
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.ingest.generate.generator import generate_questions
 from shared.ingest.generate.types import GenerationOptions
 from shared.providers.chat import OpenAIChat

@@ -27,16 +27,16 @@ import psutil
 
 from embedded.stack import Stack
 from features.erasure.ledger.erasures import Erasures
-from shared.domain.batches import Batch
-from shared.domain.chunks import ChunkContent
-from shared.domain.collections import Collection, CollectionOptions
-from shared.domain.documents import NewDocument
-from shared.domain.indexing import IndexOutcome
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.collections import Collection, CollectionOptions
+from shared.domain.corpus.documents import NewDocument
 from shared.domain.lanes import Lane
-from shared.domain.parsing import DocumentToParse, NewChunk, ParseOutcome
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import Usage
+from shared.domain.stages.batches import Batch
+from shared.domain.stages.indexing import IndexOutcome
+from shared.domain.stages.parsing import DocumentToParse, NewChunk, ParseOutcome
 from shared.domain.states import BatchState
-from shared.domain.tiers import Tier
-from shared.domain.usage import Usage
 from shared.ingest.batches.lane import BatchLane
 from shared.ingest.batches.lines import Lines
 from shared.ingest.drain import Drain, DrainLimits

@@ -29,7 +29,7 @@ from foreask_evaluation.labelled import LabelledCorpus, read_set
 
 from bench.__main__ import EVALDATA
 from features.evaluation.metrics import scores
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.text.bm25 import document_vector, query_vector
 from shared.domain.text.words import ENGLISH_STOP_WORDS, STEMMERS
 from shared.ingest.parse.chunks.languages import with_languages

@@ -24,8 +24,8 @@ import numpy as np
 import orjson
 
 from embedded.minilm import MiniLM
-from shared.domain.chunks import ChunkContent
-from shared.domain.ids import chunk_id, chunk_point_id
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.ids import chunk_id, chunk_point_id
 from shared.domain.text.bm25 import document_vector, query_vector
 from shared.domain.vectors import Vectors
 from shared.ingest.parse.chunks.languages import with_languages

@@ -23,9 +23,9 @@ from uuid import UUID, uuid4
 from embedded.stack import Stack
 from features.all import FEATURES
 from features.erasure.ledger import erasures
-from shared.domain.collections import Collection
-from shared.domain.documents import NewDocument
-from shared.domain.index_location import IndexNames
+from shared.domain.corpus.collections import Collection
+from shared.domain.corpus.documents import NewDocument
+from shared.domain.corpus.index_location import IndexNames
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database

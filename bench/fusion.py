@@ -28,7 +28,7 @@ from foreask_evaluation.cache import EvaluationCache
 
 from bench.calibration import Founds, QuestionSet, Searched, read, with_baseline
 from embedded.minilm import DIMENSIONS, MiniLM
-from shared.domain.collections import Baseline
+from shared.domain.corpus.collections import Baseline
 from shared.domain.vectors import Vectors
 from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseline
 from shared.query.calibrate.significance import Values, interval

@@ -16,7 +16,7 @@ import uvloop
 from redis.asyncio import Redis
 
 from embedded.stack import Stack
-from shared.domain.rates import Rates
+from shared.domain.spending.rates import Rates
 from shared.providers.limiter.limiter import Limiter, ProviderLimits
 from shared.settings import Settings
 

@@ -35,9 +35,9 @@ import orjson
 from bench.calibration import QuestionSet, read
 from bench.questions import model
 from embedded.minilm import MiniLM
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import ForeaskError
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.ingest.generate import question_list
 from shared.ingest.generate.prompts import LIST_SYSTEM, LIST_TEMPLATE, WORD_SYSTEM, delimited, render

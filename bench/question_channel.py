@@ -22,8 +22,8 @@ import uvloop
 
 from embedded.stack import Stack
 from features.all import FEATURES
-from shared.domain.collections import CollectionOptions
-from shared.domain.documents import NewDocument, ReadyQuestion
+from shared.domain.corpus.collections import CollectionOptions
+from shared.domain.corpus.documents import NewDocument, ReadyQuestion
 from shared.domain.vectors import Vectors
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.index.stage import IndexStage

@@ -35,8 +35,8 @@ from embedded import llama, openmp
 from embedded.embeddings import MODEL as EMBEDDING_MODEL
 from embedded.minilm import MiniLM
 from embedded.secret import stored_password
-from shared.domain.chunks import ChunkContent
-from shared.domain.usage import Usage
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.spending.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.ingest.generate.generator import generate_questions
 from shared.ingest.generate.quality import FilteredQuestion, filter_by_similarity, filter_by_text, floor_for, normalise

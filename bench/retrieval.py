@@ -24,9 +24,9 @@ from uuid import uuid4
 import httpx
 import numpy as np
 
-from shared.domain.chunks import ChunkContent
-from shared.domain.ids import chunk_id
-from shared.domain.index_location import IndexLocation, IndexNames
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.ids import chunk_id
+from shared.domain.corpus.index_location import IndexLocation, IndexNames
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database
 from shared.vectors.index import Index

@@ -30,7 +30,7 @@ import psutil
 from bench.searchable import found_after
 from embedded.ports import free_port
 from features.all import FEATURES
-from shared.domain.work import Lease
+from shared.domain.stages.work import Lease
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.generation import GenerateWork

@@ -18,14 +18,14 @@ from typing import Any
 from uuid import uuid4
 
 from embedded.stack import Stack
-from shared.domain.chunks import ChunkContent
-from shared.domain.collections import Collection
-from shared.domain.documents import NewDocument
-from shared.domain.generation import GenerateOutcome
-from shared.domain.index_location import IndexNames
-from shared.domain.indexing import IndexOutcome
-from shared.domain.parsing import NewChunk, ParseOutcome
-from shared.domain.usage import Usage
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.collections import Collection
+from shared.domain.corpus.documents import NewDocument
+from shared.domain.corpus.index_location import IndexNames
+from shared.domain.spending.usage import Usage
+from shared.domain.stages.generation import GenerateOutcome
+from shared.domain.stages.indexing import IndexOutcome
+from shared.domain.stages.parsing import NewChunk, ParseOutcome
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database

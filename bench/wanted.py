@@ -18,9 +18,9 @@ from datetime import timedelta
 from math import ceil
 from pathlib import Path
 
-from shared.domain.limit_use import LimitUse
 from shared.domain.queues import WORK_QUEUES
-from shared.domain.rates import Rates
+from shared.domain.spending.limit_use import LimitUse
+from shared.domain.spending.rates import Rates
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.demand import Demand

@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TypeVar
 
-from shared.domain import key_texts
+from shared.domain.access import key_texts
+from shared.domain.access.key_texts import OPERATOR
 from shared.domain.errors import InvalidInput
-from shared.domain.key_texts import OPERATOR
 from shared.ledger.tenants.keys import Keys
 from shared.settings import is_tenant, load
 
@@ -61,7 +61,7 @@ def in_ledger(work: Callable[[Keys], Awaitable[T]]) -> T:
 
 
 async def _in_ledger(work: Callable[[Keys], Awaitable[T]]) -> T:
-    from shared.domain.actors import COMMAND_LINE
+    from shared.domain.access.actors import COMMAND_LINE
     from shared.ledger.postgres import actors
     from shared.services.parts import Parts
 

@@ -35,9 +35,9 @@ from cli import losses
 from cli.corpus_ingestion import CorpusLoad
 from cli.explanation import print_explanation
 from cli.ingestion import DocumentProgress, UploadBatch
+from shared.domain.access.keys import Key as LedgerKey
 from shared.domain.durations import duration
 from shared.domain.errors import Unavailable
-from shared.domain.keys import Key as LedgerKey
 
 _STATES = ("queued", "parsing", "reading", "indexing", "searchable", "ready", "degraded", "failed")
 _COLOURS = {"ready": "green", "degraded": "yellow", "failed": "red", "up": "green", "down": "red"}

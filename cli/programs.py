@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from embedded.supervisor import Child, Supervisor
-from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
+from shared.domain.access.database_roles import APP_ROLE, PARSE_ROLE
 from shared.domain.errors import Unavailable
 from shared.settings import secrets_of_roles
 

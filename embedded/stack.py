@@ -19,7 +19,7 @@ from embedded.ports import stable_ports
 from embedded.qdrant import process
 from embedded.secret import stored_password
 from embedded.supervisor import Child, Supervisor
-from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
+from shared.domain.access.database_roles import APP_ROLE, PARSE_ROLE
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.settings import OPENAI_URL, Settings
 

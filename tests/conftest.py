@@ -19,8 +19,8 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 from embedded.stack import Stack
 from features.all import FEATURES
 from shared.confined.reading import Readers
-from shared.domain.collections import Collection
-from shared.domain.documents import Document, NewDocument, ReadyQuestion
+from shared.domain.corpus.collections import Collection
+from shared.domain.corpus.documents import Document, NewDocument, ReadyQuestion
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.services import build

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from api.progress.readiness import NAMES
 from api.schemas.status import PaceView
-from shared.domain.budgets import Budget
 from shared.domain.durations import duration
-from shared.domain.limit_use import LimitUse
+from shared.domain.spending.budgets import Budget
+from shared.domain.spending.limit_use import LimitUse
 from shared.ledger.work.backlog import Backlog
 
 _NEARLY = 0.9  # from this share on, the limit is the bottleneck

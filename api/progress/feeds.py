@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from api.schemas.documents import DocumentView
-from shared.domain.documents import Document
+from shared.domain.corpus.documents import Document
 from shared.domain.errors import Transient
 from shared.domain.states import DocumentState
 from shared.http.event_stream import event

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from shared.domain.keys import Owner
+from shared.domain.access.keys import Owner
 from shared.http.problems import TooManyRequests
 from shared.settings import Settings
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from fastapi import Request
 
-from shared.domain.documents import Document
+from shared.domain.corpus.documents import Document
 from shared.domain.errors import NotFound
 from shared.domain.states import DocumentState
 from shared.http.changes import reads_of

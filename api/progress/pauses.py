@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from shared.domain.budgets import Budget
 from shared.domain.errors import Transient
 from shared.domain.jobs import Job, Pause, PauseReason
-from shared.domain.limit_use import LimitUse
-from shared.domain.tiers import Tier
+from shared.domain.spending.budgets import Budget
+from shared.domain.spending.limit_use import LimitUse
+from shared.domain.spending.tiers import Tier
 from shared.ledger.budgets.budgets import Budgets
 from shared.providers.limiter.usage import usage_of
 from shared.services.api import ApiServices

@@ -10,9 +10,9 @@ from api.features import FEATURE_ROUTES
 from api.progress.bottleneck import pace
 from api.progress.readiness import Readiness
 from api.schemas.status import PaceView, StageView, StatusEvent
-from shared.domain.budgets import Budget
 from shared.domain.errors import Transient
-from shared.domain.limit_use import LimitUse
+from shared.domain.spending.budgets import Budget
+from shared.domain.spending.limit_use import LimitUse
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.work.backlog import Backlog, Backlogs
 from shared.ledger.work.heartbeats import Heartbeats

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.domain.documents import Document
+from shared.domain.corpus.documents import Document
 from shared.domain.errors import NotFound, Transient
 from shared.domain.states import DocumentState
 from shared.ledger.model.collections import Collections

@@ -11,9 +11,9 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from api.schemas.batches import BatchPage, BatchView
-from shared.domain.batches import ShownBatch, Unanswered
+from shared.domain.spending.tiers import Tier
+from shared.domain.stages.batches import ShownBatch, Unanswered
 from shared.domain.states import BatchState
-from shared.domain.tiers import Tier
 from shared.http import paging
 from shared.http.access.auth import Reader, Writer
 from shared.http.openapi import problems

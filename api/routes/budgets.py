@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.schemas.budgets import BudgetBody, BudgetList, BudgetView
-from shared.domain.budgets import BILLIONTHS, Budget, BudgetUnit, NewBudget, Period, SetBy
+from shared.domain.spending.budgets import BILLIONTHS, Budget, BudgetUnit, NewBudget, Period, SetBy
 from shared.http.access.auth import Manager, Operator, Reader
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply

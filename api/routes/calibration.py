@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
 from shared.http.access.auth import Manager, SpendingManager
 from shared.http.access.collection_cache import require_served

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from api.schemas.chunks import ChunkInContextView, ChunkPage, ChunkView
-from shared.domain.chunk_detail import ChunkDetail
+from shared.domain.corpus.chunk_detail import ChunkDetail
 from shared.domain.errors import InvalidInput
 from shared.domain.states import ChunkState
 from shared.http import paging

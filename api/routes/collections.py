@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from shared.domain.collections import Collection, CollectionOptions
+from shared.domain.corpus.collections import Collection, CollectionOptions
 from shared.domain.errors import ForeaskError
 from shared.domain.states import DocumentState
 from shared.http import paging

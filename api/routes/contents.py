@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 
 from api.http import ranges
 from api.routes.chunks import Version
-from shared.domain.chunk_detail import ChunkDetail
+from shared.domain.corpus.chunk_detail import ChunkDetail
 from shared.domain.errors import NotFound, Unreadable
 from shared.http.access.auth import Reader
 from shared.http.openapi import replies

@@ -26,7 +26,7 @@ from api.schemas.documents import (
 )
 from api.submission import batch, submission
 from api.submission.lanes import lane_of
-from shared.domain.documents import Document
+from shared.domain.corpus.documents import Document
 from shared.domain.errors import Transient
 from shared.domain.states import DocumentState
 from shared.http import bodies, paging

@@ -15,9 +15,9 @@ from api.progress.job_feeds import JobFeeds
 from api.progress.listeners import Listeners
 from api.progress.pauses import pauses_of
 from api.state import JobFeedsDep, ListenersDep
+from shared.domain.access.keys import Scope
 from shared.domain.errors import Forbidden
 from shared.domain.jobs import Job, JobKind, PauseReason
-from shared.domain.keys import Scope
 from shared.domain.queues import WORK_QUEUES
 from shared.http import paging
 from shared.http.access.auth import Caller, Reader, Writer, require_still_valid

@@ -13,9 +13,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.schemas.keys import KeyBody, KeyChange, KeyPage, KeyView, NewKeyView, SettingsKeyView
-from shared.domain import key_texts
+from shared.domain.access import key_texts
+from shared.domain.access.keys import TENANT_SCOPES, UNLIMITED, Key, KeyLimits, KeySpecification, Scope
 from shared.domain.errors import Conflict, Forbidden, InvalidInput
-from shared.domain.keys import TENANT_SCOPES, UNLIMITED, Key, KeyLimits, KeySpecification, Scope
 from shared.http import paging
 from shared.http.access.auth import Caller, Manager, settings_name
 from shared.http.openapi import problems

@@ -13,9 +13,9 @@ from api.features import FEATURE_ROUTES
 from api.schemas.keys import KeyLimitsView
 from api.schemas.me import AnswerView, EmbeddingView, LimitsView, MeView, PricesView
 from api.submission.batch import MOST_LINES
-from shared.domain.document_fields import MOST_METADATA_BYTES
-from shared.domain.keys import Scope
-from shared.domain.usage import Usage
+from shared.domain.access.keys import Scope
+from shared.domain.corpus.document_fields import MOST_METADATA_BYTES
+from shared.domain.spending.usage import Usage
 from shared.http.access.auth import AnyCaller, Caller
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply

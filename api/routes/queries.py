@@ -10,8 +10,8 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from shared.domain.chunks import CONTENT_FIELDS
-from shared.domain.usage import Usage
+from shared.domain.corpus.chunks import CONTENT_FIELDS
+from shared.domain.spending.usage import Usage
 from shared.http.access.auth import AskingCaller
 from shared.http.bodies import CHAT_BODY
 from shared.http.event_stream import end_with_error, event, event_stream

@@ -22,8 +22,8 @@ from api.schemas.status import (
     UsageView,
 )
 from api.state import ReadinessDep
-from shared.domain.collections import Collection
-from shared.domain.limit_use import LimitUse
+from shared.domain.corpus.collections import Collection
+from shared.domain.spending.limit_use import LimitUse
 from shared.domain.states import DocumentState
 from shared.http.access.auth import Reader, Writer
 from shared.http.openapi import problems

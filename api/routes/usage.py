@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from api.schemas.status import UsageGroupView, UsageKey, UsageReply
-from shared.domain.tiers import Tier
-from shared.domain.usage import CostKind, Usage
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import CostKind, Usage
 from shared.http.access.auth import Reader
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply

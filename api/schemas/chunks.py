@@ -9,7 +9,7 @@ from pydantic import AliasPath, Field
 
 from api.schemas.dead_letters import AttemptView
 from api.schemas.documents import DocumentView, IngestUsage
-from shared.domain.questions import QuestionSource
+from shared.domain.corpus.questions import QuestionSource
 from shared.domain.states import AcceptedState, ChunkState
 from shared.http.schemas.common import ACCEPTED_ID, CHUNK_ID, DOCUMENT_ID, QUERY_ID, ReplyModel, example, example_of
 

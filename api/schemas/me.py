@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from api.schemas.keys import KeyLimitsView
-from shared.domain.keys import Scope
+from shared.domain.access.keys import Scope
 from shared.http.schemas.common import ReplyModel, example
 from shared.query.answer import Form
 

@@ -16,8 +16,8 @@ from api.http.ndjson import Line
 from api.schemas.documents import BatchLine, BatchResult, DocumentView
 from api.submission.submission import content_of, described_by, new_document, submit
 from api.submission.upload_guard import UploadGuard
-from shared.domain.collections import Collection
-from shared.domain.documents import NewDocument
+from shared.domain.corpus.collections import Collection
+from shared.domain.corpus.documents import NewDocument
 from shared.domain.errors import ForeaskError, Rejected, TooLarge, Transient
 from shared.domain.lanes import Lane
 from shared.http.access.quotas import Quotas

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import structlog
 
-from shared.domain.documents import NewDocument
+from shared.domain.corpus.documents import NewDocument
 from shared.domain.errors import Conflict, NotFound, Unavailable
 from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents

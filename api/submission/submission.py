@@ -18,11 +18,11 @@ from api.submission.lanes import lane_of
 from api.submission.lost_uploads import complete
 from api.submission.multipart import read_form
 from api.submission.upload_guard import UploadGuard
-from shared.domain.collections import Collection
-from shared.domain.document_fields import CheckedFields, content_hash, described
-from shared.domain.documents import NewDocument, ReadyQuestion
+from shared.domain.corpus.collections import Collection
+from shared.domain.corpus.document_fields import CheckedFields, content_hash, described
+from shared.domain.corpus.documents import NewDocument, ReadyQuestion
+from shared.domain.corpus.filterable import require_fit
 from shared.domain.errors import InvalidInput, Unavailable
-from shared.domain.filterable import require_fit
 from shared.domain.lanes import Lane
 from shared.http import bodies
 from shared.http.access.collection_cache import CollectionCache

@@ -104,7 +104,7 @@ async def _started(tenant: str, collection: str | None, document: UUID | None) -
     from contextlib import AsyncExitStack
 
     from features.erasure.ledger.erasures import Erasures
-    from shared.domain.actors import COMMAND_LINE
+    from shared.domain.access.actors import COMMAND_LINE
     from shared.ledger.postgres import actors
     from shared.services.parts import Parts
     from shared.settings import load

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from foreask_client import Key as ClientKey
     from foreask_client.models import Json, KeyScope
 
-    from shared.domain.keys import Key as LedgerKey
-    from shared.domain.keys import KeySpecification
+    from shared.domain.access.keys import Key as LedgerKey
+    from shared.domain.access.keys import KeySpecification
 
 keys_app = typer.Typer(
     help="Create, list, change or revoke API keys. With --tenant or --operator: in the ledger, without a server.",
@@ -171,7 +171,7 @@ def _usual() -> list[ScopeChoice]:
 def _owner(tenant: str | None, *, operator: bool) -> str | None:
     """Return the owner of the keys in the ledger, or None for the tenant of the current key on the server."""
     from cli import keys
-    from shared.domain.key_texts import OPERATOR
+    from shared.domain.access.key_texts import OPERATOR
 
     if operator and tenant is not None:
         raise typer.BadParameter("--tenant and --operator exclude each other, because an operator's key has no tenant.")
@@ -198,8 +198,8 @@ def _limit(text: str) -> tuple[str, float]:
 def _new_key(  # noqa: PLR0917 - the options of a key
     owner: str, name: str, scopes: Sequence[str], filter_: Json | None, limits: Json | None, days: int | None
 ) -> KeySpecification:
-    from shared.domain.key_texts import OPERATOR
-    from shared.domain.keys import KeyLimits, KeySpecification, Scope
+    from shared.domain.access.key_texts import OPERATOR
+    from shared.domain.access.keys import KeyLimits, KeySpecification, Scope
     from shared.vectors.schema.filters import caller_conditions
 
     caller_conditions(filter_, None)  # rejects a filter that is not valid in queries
@@ -210,7 +210,7 @@ def _new_key(  # noqa: PLR0917 - the options of a key
 
 def _make_in_ledger(new: KeySpecification) -> str:
     from cli import keys
-    from shared.domain.key_texts import draw, hash_of, prefix_of
+    from shared.domain.access.key_texts import draw, hash_of, prefix_of
 
     key = draw()
     keys.in_ledger(lambda ledger: ledger.make(new, hash_of(key), prefix_of(key)))

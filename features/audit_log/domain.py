@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from shared.domain.actors import Actor
+from shared.domain.access.actors import Actor
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from features.audit_log.domain import AuditEntry
-from shared.domain.actors import Actor, ActorKind
+from shared.domain.access.actors import Actor, ActorKind
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.connections import Row

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from shared.domain.actors import ActorKind
+from shared.domain.access.actors import ActorKind
 from shared.http.schemas.common import ReplyModel, example, example_of
 
 ObjectKind = Literal["key", "budget", "webhook", "collection", "build", "source", "document", "tenant", "gap"]

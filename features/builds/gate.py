@@ -18,8 +18,8 @@ import numpy as np
 from features.builds.ledger.build_comparison import BuildComparison, DocumentComparison
 from features.verification.comparison import Verification
 from features.verification.domain import VerificationCounts
-from shared.domain.builds import Build
-from shared.domain.collections import Collection
+from shared.domain.corpus.builds import Build
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.states import BuildState
 from shared.ledger.builds.builds import Builds

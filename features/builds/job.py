@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from features.builds.gate import Gate, GateReport, require_comparable
 from features.builds.ledger.gates import GateRequest, Gates
 from features.verification.domain import ComparisonProgress
-from shared.domain.builds import Build
+from shared.domain.corpus.builds import Build
 from shared.domain.errors import NotFound, Transient
 from shared.domain.jobs import JobClaim
 from shared.ledger.builds.builds import Builds

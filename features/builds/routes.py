@@ -24,7 +24,7 @@ from features.builds.schemas import (
     SwitchBody,
 )
 from features.verification.domain import VerificationCounts
-from shared.domain.builds import Build
+from shared.domain.corpus.builds import Build
 from shared.domain.errors import Conflict
 from shared.domain.jobs import OPEN_STATES
 from shared.domain.stored import known_fields

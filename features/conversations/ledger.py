@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from features.conversations.domain import Citations, Conversation
+from shared.domain.access.keys import Owner
 from shared.domain.errors import Conflict, NotFound
-from shared.domain.keys import Owner
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.model import states
 from shared.ledger.postgres import statements

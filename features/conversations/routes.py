@@ -12,8 +12,8 @@ from starlette.responses import Response
 from features.conversations.domain import Citations, Conversation
 from features.conversations.ledger import Conversations
 from features.conversations.schemas import ConversationBody, ConversationId, ConversationPage, StoredConversationView
+from shared.domain.access.keys import Owner, Scope
 from shared.domain.errors import NotFound
-from shared.domain.keys import Owner, Scope
 from shared.http import paging
 from shared.http.access.auth import Asker, Caller
 from shared.http.bodies import MaxBytes

@@ -13,9 +13,9 @@ from uuid import UUID
 from features.erasure.ledger.erasures import Erasures
 from features.erasure.ledger.leftover_rows import LeftoverRows
 from shared.broker.tenant_keys import TenantKeys
-from shared.domain.batches import batch_of_file
+from shared.domain.corpus.index_location import index_location_of
 from shared.domain.errors import ForeaskError, InvalidInput, Unreadable
-from shared.domain.index_location import index_location_of
+from shared.domain.stages.batches import batch_of_file
 from shared.ledger.documents.documents import Documents
 from shared.ledger.work.batches import Batches
 from shared.services.features import erased_tables

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 from math import ceil, sqrt
 
 from features.estimates.domain import BilledChunk
-from shared.domain.chunks import ChunkContent
-from shared.domain.collections import CollectionOptions
-from shared.domain.limit_use import LimitUse
-from shared.domain.usage import Usage
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.collections import CollectionOptions
+from shared.domain.spending.limit_use import LimitUse
+from shared.domain.spending.usage import Usage
 from shared.ingest.generate.generator import key_of, requests
 from shared.ingest.generate.quality import filter_by_text
 from shared.ingest.generate.types import GenerationOptions

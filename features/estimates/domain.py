@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from shared.domain.chunks import ChunkContent
-from shared.domain.collections import CollectionOptions
-from shared.domain.tiers import Tier
-from shared.domain.usage import Usage
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.collections import CollectionOptions
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,13 +25,13 @@ from features.estimates.arithmetic import (
 from features.estimates.domain import Estimate, StoredChunk, TierEstimate
 from features.estimates.ledger import Estimates
 from features.estimates.texts import restored
-from shared.domain.chunks import ChunkContent
-from shared.domain.collections import Collection, CollectionOptions
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.collections import Collection, CollectionOptions
 from shared.domain.errors import Transient
-from shared.domain.limit_use import LimitUse
+from shared.domain.spending.limit_use import LimitUse
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import Usage
 from shared.domain.states import DocumentState
-from shared.domain.tiers import Tier
-from shared.domain.usage import Usage
 from shared.ingest.generate.quality import is_of_similarity
 from shared.ingest.generate.types import GenerationOptions
 from shared.ingest.options import IngestDefaults

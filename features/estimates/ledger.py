@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from uuid import UUID
 
 import orjson
-from shared.ledger.postgres.connections import Row
 
 from features.estimates.domain import BilledChunk, Estimate, Spent, StoredChunk, StoredEstimate
-from shared.domain.chunks import ChunkContent
-from shared.domain.usage import Usage
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.spending.usage import Usage
 from shared.ledger.model import states
 from shared.ledger.model.collection_options import options_of
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Row
 from shared.ledger.postgres.database import Database
 
 _RECENT_DOCUMENTS = 500

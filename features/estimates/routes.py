@@ -14,7 +14,7 @@ from features.estimates.estimator import Estimator, PlannedLoad, SampleText
 from features.estimates.forms import read_sample
 from features.estimates.ledger import Estimates
 from features.estimates.schemas import EstimateBody, FormEstimateFields, FormEstimateView, LoadBody
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import InvalidInput
 from shared.domain.stored import known_fields
 from shared.http.access.auth import Writer

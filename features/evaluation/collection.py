@@ -12,7 +12,7 @@ from typing import Any, Literal
 from features.evaluation.metrics import CUTOFF, scores
 from features.evaluation.results import EvaluatedSet, Json, StrategyResult, build_results
 from features.evaluation.strategies import Strategy
-from shared.domain.collections import Collection, Weights
+from shared.domain.corpus.collections import Collection, Weights
 from shared.domain.errors import InvalidInput
 from shared.query.retrieve import CHANNELS, Query, Retrieval, RetrievedChunk
 

@@ -13,7 +13,7 @@ from features.evaluation.collection import EvaluationQuestion, FinishedQueries, 
 from features.evaluation.ledger.evaluations import EvaluationJob, Evaluations
 from features.evaluation.results import Json
 from features.evaluation.strategies import select_strategies
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import Transient
 from shared.domain.jobs import JobClaim
 from shared.domain.stored import known_fields

@@ -29,7 +29,7 @@ from features.evaluation.schemas import (
     SetName,
 )
 from features.evaluation.strategies import BY_NAME, STRATEGIES, select_baseline, select_strategies
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.jobs import JobState
 from shared.domain.stored import known_fields

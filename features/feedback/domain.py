@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from shared.domain.index_location import IndexLocation, index_location_of
+from shared.domain.corpus.index_location import IndexLocation, index_location_of
 from shared.domain.states import AcceptedState
 
 FeedbackOutcome = Literal[

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from features.feedback.domain import PendingRemoval
 from features.feedback.ledger.feedback import Feedback
-from shared.domain.ids import accepted_point_id
-from shared.domain.index_location import IndexLocation
+from shared.domain.corpus.ids import accepted_point_id
+from shared.domain.corpus.index_location import IndexLocation
 from shared.ingest.index.finish import confirmed
 from shared.ledger.postgres import alone
 from shared.vectors.index import Index

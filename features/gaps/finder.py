@@ -11,7 +11,7 @@ import numpy as np
 
 from features.gaps.grouping import MAX_QUESTIONS, group, min_cosine_of
 from features.gaps.ledger import GapQuestion, Gaps, Leader, QuestionVector
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import Refused
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import pack

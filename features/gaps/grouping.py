@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.domain.collections import Baseline
+from shared.domain.corpus.collections import Baseline
 
 MAX_QUESTIONS = 5_000
 _USUAL = 0.1  # mean cosine of unrelated texts for most models

@@ -13,7 +13,7 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from features.gaps.domain import GapState
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import NotFound
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.feedback.query_log import LoggedQuestion

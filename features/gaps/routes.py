@@ -26,7 +26,7 @@ from features.gaps.schemas import (
     ResolutionView,
 )
 from features.gaps.table import table_of
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import ForeaskError, NotFound
 from shared.http import paging
 from shared.http.access.auth import Caller, Manager

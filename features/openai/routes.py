@@ -30,9 +30,9 @@ from features.openai.schemas import (
     ModelView,
     UrlCitation,
 )
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import InvalidInput, NotFound
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.http.access.auth import Asker, AskingCaller
 from shared.http.bodies import CHAT_BODY, validate_as
 from shared.http.event_stream import end_with_error, event_stream, message

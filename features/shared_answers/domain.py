@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 
 
 @dataclass(frozen=True, slots=True)

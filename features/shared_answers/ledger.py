@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from features.shared_answers.domain import SharedAnswer, SharedSource
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import Conflict, InvalidInput, NotFound
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.feedback.query_log import digest_of

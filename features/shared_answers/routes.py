@@ -15,8 +15,8 @@ from features.shared_answers.domain import SharedAnswer, SharedSource
 from features.shared_answers.feature import retention_days
 from features.shared_answers.ledger import AnswerToShare, SharedAnswers, not_shared
 from features.shared_answers.schemas import ShareBody, SharedAnswerView, SharedSourceView
+from shared.domain.access.keys import Scope
 from shared.domain.errors import Conflict, Forbidden, InvalidInput
-from shared.domain.keys import Scope
 from shared.http.access.auth import Asker, Caller
 from shared.http.bodies import CHAT_BODY
 from shared.http.feature_routes import FeatureRoutes

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shared.domain.chunks import ChunkContent
-from shared.domain.ids import chunk_of_point
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.ids import chunk_of_point
 from shared.domain.text.bm25 import document_vector, query_vector
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import Embedder, Input, pack

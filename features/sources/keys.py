@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from shared.domain.document_fields import MOST_KEY_BYTES, problem_of_key, problem_of_size
+from shared.domain.corpus.document_fields import MOST_KEY_BYTES, problem_of_key, problem_of_size
 
 _DIGEST = 12  # hexadecimal digits
 

@@ -23,8 +23,8 @@ from features.trials.trial import (
     TriedText,
     WrittenQuestion,
 )
-from shared.domain.collections import CollectionOptions
-from shared.domain.usage import Usage
+from shared.domain.corpus.collections import CollectionOptions
+from shared.domain.spending.usage import Usage
 from shared.http.access.auth import Caller, TryingCaller
 from shared.http.access.query_budgets import QueryBudgets
 from shared.http.access.quotas import Quotas

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from shared.domain.document_fields import MOST_TITLE_CHARS
+from shared.domain.corpus.document_fields import MOST_TITLE_CHARS
 from shared.http.schemas.collections import QuestionCount, checked_template
 from shared.http.schemas.common import BodyModel, CollectionName, ReplyModel, example
 from shared.http.schemas.queries import QueryUsage

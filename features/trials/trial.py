@@ -9,10 +9,10 @@ from datetime import timedelta
 
 import numpy as np
 
-from shared.domain.chunks import ChunkContent
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.collections import CollectionOptions
 from shared.domain.errors import ForeaskError, Permanent
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.ingest.generate.generator import generate_questions
 from shared.ingest.generate.quality import FilteredQuestion, filter_by_similarity, filter_by_text
 from shared.ingest.generate.types import BadQuestions

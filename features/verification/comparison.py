@@ -18,8 +18,8 @@ from math import isclose
 from uuid import UUID
 
 from features.verification.domain import DifferingPoint, FindingKind, Position, VerificationCounts
-from shared.domain.collections import Collection
-from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
+from shared.domain.corpus.collections import Collection
+from shared.domain.corpus.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.ledger.documents.audit import Audit, AuditedChunk, DocumentSnapshot, LockedDocuments
 from shared.vectors.hits import StoredPoint
 from shared.vectors.index import Index

@@ -15,7 +15,7 @@ import structlog
 
 from features.verification.comparison import Verification
 from features.verification.ledger import Verifications
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import Conflict, ForeaskError, NotFound
 from shared.domain.jobs import JobState
 from shared.ledger.documents.audit import Audit

@@ -14,7 +14,7 @@ from uuid import UUID
 from features.verification.comparison import Verification
 from features.verification.domain import ComparisonProgress, DifferingPoint, Position
 from features.verification.ledger import MOST_FINDINGS, VerificationRequest, Verifications
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.jobs import JobClaim
 from shared.ledger.documents.audit import Audit
 from shared.ledger.jobs.job_claims import JobClaims

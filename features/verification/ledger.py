@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from uuid import UUID
 
 from features.verification.domain import ComparisonProgress, DifferingPoint, Position
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import Conflict, LeaseLost
 from shared.domain.jobs import JobClaim, JobKind, JobState
 from shared.ledger.erasure.erased_tables import ErasedTable

@@ -22,7 +22,7 @@ from features.verification.schemas import (
     VerificationRunView,
     VerifyBody,
 )
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.jobs import OPEN_STATES
 from shared.http import paging
 from shared.http.access.auth import Manager, Operator

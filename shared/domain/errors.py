@@ -34,8 +34,8 @@ from __future__ import annotations
 from datetime import timedelta
 from uuid import UUID
 
-from shared.domain.tiers import Tier
-from shared.domain.usage import Usage
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import Usage
 
 _ENGINES = {"ledger", "broker", "qdrant"}
 

@@ -12,7 +12,7 @@ import orjson
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from shared.domain.document_fields import has_nul
+from shared.domain.corpus.document_fields import has_nul
 from shared.domain.errors import InvalidInput, TooLarge
 from shared.domain.json_values import MOST_VALUES, has_too_many_values
 from shared.http.problems import MalformedRequest, UnsupportedMedia, invalid_fields

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from shared.domain.collections import Collection, CollectionOptions
+from shared.domain.corpus.collections import Collection, CollectionOptions
 from shared.domain.errors import InvalidInput
 from shared.http.schemas.collections import CollectionChange, MigrationBody
 from shared.services.api import ApiServices

@@ -28,10 +28,10 @@ from typing import Any, Generic, TypeVar, cast
 
 import structlog
 
-from shared.domain.attempts import FailedAttempt, Outcome
 from shared.domain.errors import LeaseLost, Permanent, Transient
 from shared.domain.retry import Dead
-from shared.domain.work import Lease, LeaseExtension
+from shared.domain.stages.attempts import FailedAttempt, Outcome
+from shared.domain.stages.work import Lease, LeaseExtension
 from shared.ledger.postgres.database import TransactionConflict
 from shared.process.clock import elapsed_seconds
 from shared.process.telemetry import metrics, traces

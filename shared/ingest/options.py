@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.collections import CollectionOptions
 from shared.ingest.generate.types import GenerationOptions
 from shared.ingest.parse.chunking_options import ChunkingOptions
 

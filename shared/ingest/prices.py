@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-from shared.domain.tiers import Tier
-from shared.domain.usage import CostKind, Usage
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import CostKind, Usage
 
 _MILLION = 1_000_000  # tokens per price unit
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
-from shared.domain.budgets import BudgetTerms
-from shared.domain.index_location import IndexNames
-from shared.domain.page_limits import PageLimits
-from shared.domain.rates import Rates
+from shared.domain.corpus.index_location import IndexNames
+from shared.domain.spending.budgets import BudgetTerms
+from shared.domain.spending.rates import Rates
+from shared.domain.stages.page_limits import PageLimits
 from shared.ledger.postgres.database import Database
 
 S = TypeVar("S")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from shared.domain.builds import Build
-from shared.domain.documents import DeletableDocument
+from shared.domain.corpus.builds import Build
+from shared.domain.corpus.documents import DeletableDocument
 from shared.domain.errors import ForeaskError, Unavailable, Unreadable
-from shared.domain.sweeps import Sweep
+from shared.domain.stages.sweeps import Sweep
 from shared.ingest.index.finish import Finisher, confirmed
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.descriptions import Descriptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shared.domain.documents import Description
+from shared.domain.corpus.documents import Description
 from shared.ingest.index.finish import confirmed
 from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.postgres import alone

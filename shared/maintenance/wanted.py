@@ -15,9 +15,9 @@ from datetime import timedelta
 from math import ceil, inf
 
 from shared.domain.errors import Unavailable
-from shared.domain.limit_use import LimitUse
 from shared.domain.queues import WORK_QUEUES, WorkQueue
-from shared.domain.rates import Rates
+from shared.domain.spending.limit_use import LimitUse
+from shared.domain.spending.rates import Rates
 from shared.ledger.work.demand import Demand, OpenRows
 
 _WITHIN_SECONDS = 60.0  # time in which the wanted workers parse, read or index the rows that are due now

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from shared.domain.tiers import Tier
+from shared.domain.spending.tiers import Tier
 from shared.providers.prompt_cache import cache_fields
 from shared.providers.replies.chat import Completion, ReplyReader
 from shared.providers.replies.estimates import tokens_in

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NewType, Protocol
 import structlog
 
 from shared.domain.errors import Conflict, Misconfigured, Permanent, Refused, TimedOut, UnusableReply
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.process.telemetry.metrics import EMBEDDED_INPUTS
 from shared.providers.replies.chat import usage_of

@@ -17,7 +17,7 @@ import aiohttp
 import orjson
 from structlog.contextvars import get_contextvars
 
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.process import network
 from shared.process.network.timeouts import CONNECT_SECONDS, StreamPace
 from shared.process.telemetry import traces

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.providers.chat import ChatModel, ChatRequest, Message
 from shared.providers.replies.json_replies import MalformedReply, json_in, spoken
 

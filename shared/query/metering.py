@@ -11,7 +11,7 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from shared.domain.usage import CostKind, Usage
+from shared.domain.spending.usage import CostKind, Usage
 from shared.domain.vectors import Vectors
 from shared.providers.chat import ChatModel, ChatRequest, Completion
 from shared.providers.embedding import Billing, Embedder, Input, Prefixes, estimated_tokens, free

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from shared.domain.errors import BadReply
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
 from shared.providers.replies.json_replies import MalformedReply, json_in
 

@@ -9,8 +9,8 @@ from functools import partial
 from shared.broker.notices import Notices
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
-from shared.domain.collections import Collection
-from shared.domain.limit_use import LimitUse
+from shared.domain.corpus.collections import Collection
+from shared.domain.spending.limit_use import LimitUse
 from shared.ledger.ledger import Ledger
 from shared.ledger.postgres.database import Database
 from shared.providers.chat import ChatModel

@@ -12,7 +12,7 @@ from functools import partial
 import structlog
 from pydantic import SecretStr
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.durations import duration
 from shared.domain.errors import ForeaskError, Transient, Unavailable
 from shared.ingest.generate.generator import requests

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from functools import partial
 
-from shared.domain.rates import Rates
+from shared.domain.spending.rates import Rates
 from shared.providers.embedding import Embedder, OpenAIEmbedder, Prefixes
 from shared.providers.limiter.limited_embedder import PING
 from shared.providers.limiter.limiter import Limiter, ProviderLimits

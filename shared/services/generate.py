@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from shared.domain.tiers import Tier
+from shared.domain.spending.tiers import Tier
 from shared.ingest.generate.stage import GenerateStage
 from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.heartbeats import Heartbeats

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from shared.domain.pages import MOST_OF_A_CLAIM
+from shared.domain.stages.pages import MOST_OF_A_CLAIM
 from shared.ingest.generate.types import GenerationOptions, Strategy, strategy_for
 from shared.ingest.options import IngestDefaults
 from shared.ingest.parse.chunking_options import ChunkingOptions

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shared.domain.page_limits import PageLimits
-from shared.domain.rates import Rates, Window
+from shared.domain.spending.rates import Rates, Window
+from shared.domain.stages.page_limits import PageLimits
 from shared.settings import Settings, TenantLimits
 
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from shared.domain.rates import Rates
+from shared.domain.spending.rates import Rates
 from shared.providers.chat import ChatModel, OpenAIChat
 from shared.providers.limiter.limited_chat import NEUTRAL
 from shared.providers.limiter.limiter import Limiter, ProviderLimits

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import structlog
 
 from shared.domain.errors import Permanent
-from shared.domain.pages import OcrData
+from shared.domain.stages.pages import OcrData
 from shared.ingest.parse import scans
 from shared.settings import Settings
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from shared.broker.wakeups import Wakeups
-from shared.domain.index_location import IndexNames
+from shared.domain.corpus.index_location import IndexNames
 from shared.domain.retry import RetryPolicy
 from shared.ledger.ledger import Ledger, StoreTerms
 from shared.ledger.postgres.database import Database

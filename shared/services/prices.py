@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shared.domain.budgets import BILLIONTHS, BudgetTerms, BudgetUnit
 from shared.domain.errors import InvalidInput
-from shared.domain.tiers import Tier
-from shared.domain.usage import CostKind, Usage, UsageByTier
+from shared.domain.spending.budgets import BILLIONTHS, BudgetTerms, BudgetUnit
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import CostKind, Usage, UsageByTier
 from shared.ingest.prices import Prices, cost_of, list_prices
 from shared.settings import Settings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.documents.documents import Documents
 from shared.providers.batching import BatchingEmbedder

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from shared.broker.wakeups import Wakeups
-from shared.domain.limit_use import LimitUse
-from shared.domain.rates import Rates
-from shared.domain.tiers import Tier
+from shared.domain.spending.limit_use import LimitUse
+from shared.domain.spending.rates import Rates
+from shared.domain.spending.tiers import Tier
 from shared.ingest.index import BATCH_CHUNKS
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.descriptions import Descriptions

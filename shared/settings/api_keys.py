@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from shared.domain.key_texts import OPERATOR, hash_of
+from shared.domain.access.key_texts import OPERATOR, hash_of
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SHA256 = re.compile(r"sha256:[0-9a-fA-F]{64}")

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
-from shared.domain.index_location import vector_space
+from shared.domain.corpus.index_location import vector_space
 from shared.settings.masking import masked
 from shared.settings.values import Duration, PositiveInt, model_url
 

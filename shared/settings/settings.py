@@ -26,7 +26,7 @@ from pydantic_settings import (
 )
 
 from shared.domain.errors import InvalidInput
-from shared.domain.tiers import Tier
+from shared.domain.spending.tiers import Tier
 from shared.process.network.brokers import read_broker_url
 from shared.process.network.certificates import authorities_in, trust
 from shared.settings.api_keys import ApiKey, is_tenant

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from shared.domain.ids import chunk_of_point, chunk_point_id
-from shared.domain.index_location import IndexLocation
+from shared.domain.corpus.ids import chunk_of_point, chunk_point_id
+from shared.domain.corpus.index_location import IndexLocation
 from shared.domain.vectors import Vectors
 from shared.vectors.hits import ChunkPayloads, Hit, PointOwner, SectionKey, StoredPoint, StoredVector
 from shared.vectors.schema import filters

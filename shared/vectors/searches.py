@@ -2,7 +2,7 @@
 
 The client's typed models are bypassed, because a model for each of hundreds of hits costs more than the search. The
 hits of a channel have no payload, which would take an eighth of the request: their ids contain the ids of their chunks
-(`shared.domain.ids`).
+(`shared.domain.corpus.ids`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.domain.index_location import IndexLocation
+from shared.domain.corpus.index_location import IndexLocation
 from shared.domain.text.bm25 import SparseVector
 from shared.domain.vectors import Vectors
 from shared.vectors.schema.filters import Filter, VisiblePoints, nothing, section_points

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from shared.domain.index_location import IndexLocation
+from shared.domain.corpus.index_location import IndexLocation
 
 _REST = 20  # validity of a count as a multiple of its duration: counting takes at most a twentieth of Qdrant's time
 _REST_AFTER_CHANGE = 4  # the same for a count that is known to be outdated: at most a fifth of Qdrant's time

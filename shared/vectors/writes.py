@@ -11,12 +11,12 @@ from uuid import UUID
 import orjson
 import structlog
 
-from shared.domain.documents import Description
+from shared.domain.corpus.documents import Description
+from shared.domain.corpus.ids import accepted_point_id, chunk_point_id, question_point_id
+from shared.domain.corpus.index_location import IndexLocation
 from shared.domain.errors import ForeaskError, Permanent
-from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
-from shared.domain.index_location import IndexLocation
-from shared.domain.indexing import ChunkToIndex
-from shared.domain.sweeps import HiddenVersion, Sweep
+from shared.domain.stages.indexing import ChunkToIndex
+from shared.domain.stages.sweeps import HiddenVersion, Sweep
 from shared.vectors.lifecycle import Lifecycle
 from shared.vectors.schema import fields, filters
 from shared.vectors.schema.filters import Filter

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
+from shared.domain.access.database_roles import APP_ROLE, PARSE_ROLE
 from tests.acceptance.containers import use
 from tests.support.chart import RELEASE, render, values_of
 from tests.support.chart_rules import PROCESSES

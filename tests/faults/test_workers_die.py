@@ -19,7 +19,7 @@ AT_A_POINT = ("after the claim", "after the answer", "after its commit", "after 
 
 
 @guards(
-    "shared/domain/poison.py",
+    "shared/domain/stages/poison.py",
     "return lost_leases >= SUSPECT_AFTER + DEATHS_ALONE",
     "return lost_leases >= 1",
     means="the work of a dead worker is treated as the cause of its death",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.collections import CollectionOptions
 from shared.domain.errors import Unavailable
 from shared.http.schemas.collections import CollectionView
 from shared.ledger.model.collections import Collections

@@ -549,7 +549,7 @@ async def test_document_text_is_complete_despite_overlaps_and_pages(client, serv
 
 
 async def test_document_text_of_impossible_spans_is_bounded(client, services, monkeypatch):
-    monkeypatch.setattr("shared.domain.chunks.MOST_CHARS", 1_000)
+    monkeypatch.setattr("shared.domain.corpus.chunks.MOST_CHARS", 1_000)
     document = await submit(client, text="The ferry is late.")
     await work(services, "parse")
     async with services.database.begin() as connection:

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from shared.domain.collections import Weights
+from shared.domain.corpus.collections import Weights
 from shared.domain.errors import BadReply, Unavailable
 from shared.http.schemas.problems import ProblemDetails
 from shared.http.schemas.queries import QueryReply, RetrieveReply

@@ -17,8 +17,8 @@ from features.sources.schemas import HintReply, SourcePage, SourceView, SyncPage
 from features.sources.services import originals_of, syncing_of
 from features.sources.syncing.lookups import Lookups
 from features.sources.syncing.scheduled import start_due_syncs
+from shared.domain.access.keys import Scope
 from shared.domain.jobs import JOBS_OF_PARSERS, JobKind
-from shared.domain.keys import Scope
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.postgres.statements import Statement

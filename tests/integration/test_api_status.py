@@ -10,8 +10,8 @@ import pytest
 from api.progress.bottleneck import pace
 from api.schemas.status import StatusView
 from embedded.ports import free_port
-from shared.domain.budgets import BILLIONTHS, Budget, BudgetUnit, Period, SetBy
-from shared.domain.limit_use import LimitUse
+from shared.domain.spending.budgets import BILLIONTHS, Budget, BudgetUnit, Period, SetBy
+from shared.domain.spending.limit_use import LimitUse
 from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.backlog import Backlog, Waiting
 from shared.ledger.work.heartbeats import Heartbeats

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 from cli.commands import keys as commands
 from features.audit_log.ledger import AuditLog
 from features.erasure.ledger.erasures import Erasures
-from shared.domain.actors import Actor, ActorKind
-from shared.domain.key_texts import hash_of
-from shared.domain.keys import KeySpecification, Scope
+from shared.domain.access.actors import Actor, ActorKind
+from shared.domain.access.key_texts import hash_of
+from shared.domain.access.keys import KeySpecification, Scope
 from shared.ledger.builds.builds import Builds
 from shared.ledger.postgres import actors
 from shared.ledger.postgres.statements import Statement

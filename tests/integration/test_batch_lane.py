@@ -12,13 +12,13 @@ from redis.asyncio import Redis
 from features.all import FEATURES
 from features.erasure.check import ErasureScope, erasure_check_of
 from features.erasure.ledger.erasures import Erasures
-from shared.domain.budgets import Reserve
 from shared.domain.errors import LeaseLost
 from shared.domain.jobs import PauseReason
-from shared.domain.rates import Rates
+from shared.domain.spending.budgets import Reserve
+from shared.domain.spending.rates import Rates
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import Usage
 from shared.domain.states import BatchState, DocumentState
-from shared.domain.tiers import Tier
-from shared.domain.usage import Usage
 from shared.ingest.batches import lines as of_lines
 from shared.ingest.batches.lane import BatchTerms
 from shared.ledger.documents.documents import Documents

@@ -18,7 +18,7 @@ from openai.types.file_deleted import FileDeleted
 from pydantic import SecretStr
 
 from shared.domain.errors import Misconfigured, RateLimited, Refused, Unavailable
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.providers.batches import BatchError, BatchMissing, BatchProvider, NotDone, _errors, found, request_line
 from shared.providers.chat import Completion
 from tests.support.batch_provider import BatchScript, application

@@ -9,13 +9,13 @@ from features.all import FEATURES
 from features.erasure.ledger.leftover_rows import LeftoverRows
 from features.verification.comparison import Verification
 from features.verification.domain import DifferingPoint
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import JobIsOpen, Unavailable
-from shared.domain.generation import GenerateOutcome
-from shared.domain.indexing import IndexOutcome
-from shared.domain.parsing import NewChunk, ParseOutcome
+from shared.domain.spending.usage import Usage
+from shared.domain.stages.generation import GenerateOutcome
+from shared.domain.stages.indexing import IndexOutcome
+from shared.domain.stages.parsing import NewChunk, ParseOutcome
 from shared.domain.states import DocumentState
-from shared.domain.usage import Usage
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
 from shared.ledger.postgres.database import Database

@@ -9,9 +9,9 @@ import pytest
 from foreask_client import AsyncClient
 
 from features.erasure.ledger.erasures import Erasures
-from shared.domain.attempts import FailedAttempt
-from shared.domain.budgets import BILLIONTHS, NO_TERMS, BudgetTerms, BudgetUnit, NewBudget, Period, SetBy
 from shared.domain.errors import BudgetExhausted, Conflict, NotFound, TimedOut
+from shared.domain.spending.budgets import BILLIONTHS, NO_TERMS, BudgetTerms, BudgetUnit, NewBudget, Period, SetBy
+from shared.domain.stages.attempts import FailedAttempt
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.lanes import lane_of

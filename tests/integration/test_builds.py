@@ -9,7 +9,7 @@ import pytest
 
 from features.erasure.ledger.erasures import Erasures
 from features.feedback.ledger.feedback import Feedback
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.collections import CollectionOptions
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.states import BuildState
 from shared.ingest.index.stage import IndexStage, index_batch

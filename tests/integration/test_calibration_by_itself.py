@@ -11,9 +11,9 @@ import pytest
 from redis.asyncio import Redis
 
 from shared.broker.wakeups import Wakeups, celery_app
-from shared.domain.collections import Baseline, CollectionOptions, Weights
+from shared.domain.corpus.collections import Baseline, CollectionOptions, Weights
+from shared.domain.corpus.ids import accepted_id, accepted_point_id
 from shared.domain.errors import InvalidInput
-from shared.domain.ids import accepted_id, accepted_point_id
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.statements import Statement

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from features.erasure.ledger.erasures import Erasures
-from shared.domain.budgets import BudgetUnit, NewBudget, Period, SetBy
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.collections import CollectionOptions
+from shared.domain.spending.budgets import BudgetUnit, NewBudget, Period, SetBy
 from shared.domain.states import DocumentState
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.documents.dead_letters import Choice, DeadLetters

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 
 from api.schemas.chunks import ChunkView
-from shared.domain.chunks import ChunkContent
-from shared.domain.generation import GenerateOutcome
-from shared.domain.indexing import IndexOutcome
-from shared.domain.parsing import ParseOutcome
-from shared.domain.usage import Usage
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.spending.usage import Usage
+from shared.domain.stages.generation import GenerateOutcome
+from shared.domain.stages.indexing import IndexOutcome
+from shared.domain.stages.parsing import ParseOutcome
 from shared.http.schemas.queries import RetrievedChunkView
 from shared.ingest.generate.types import GenerationOptions
 from shared.ingest.index.stage import index_batch

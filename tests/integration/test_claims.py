@@ -7,17 +7,17 @@ from datetime import timedelta
 
 import pytest
 
-from shared.domain.attempts import FailedAttempt
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.ids import chunk_id
 from shared.domain.errors import Transient
-from shared.domain.generation import GenerateOutcome
-from shared.domain.ids import chunk_id
-from shared.domain.indexing import IndexOutcome
-from shared.domain.parsing import NewChunk, ParseOutcome
-from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
-from shared.domain.rates import Rates
 from shared.domain.retry import Retry
-from shared.domain.usage import Usage
+from shared.domain.spending.rates import Rates
+from shared.domain.spending.usage import Usage
+from shared.domain.stages.attempts import FailedAttempt
+from shared.domain.stages.generation import GenerateOutcome
+from shared.domain.stages.indexing import IndexOutcome
+from shared.domain.stages.parsing import NewChunk, ParseOutcome
+from shared.domain.stages.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.ingest.generate.generator import content_key
 from shared.ingest.generate.types import GenerationOptions
 from shared.ledger.postgres.database import Database
@@ -211,7 +211,7 @@ async def test_tenant_claims_stay_within_its_limits(services):
 
 @pytest.mark.parametrize("lost_leases", [0, SUSPECT_AFTER + DEATHS_ALONE - 1])
 async def test_suspect_becomes_poison_after_three_separate_lost_leases(lost_leases):
-    from shared.domain import poison
+    from shared.domain.stages import poison
 
     poison.check(lost_leases)
     with pytest.raises(poison.Permanent):

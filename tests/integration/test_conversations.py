@@ -10,7 +10,7 @@ from features.conversations import feature
 from features.conversations.domain import Citations, Conversation
 from features.conversations.ledger import Conversations
 from features.erasure.ledger.erasures import Erasures
-from shared.domain.keys import Owner
+from shared.domain.access.keys import Owner
 from shared.ledger.postgres.statements import Statement
 from shared.settings import ApiKey
 from tests.integration.test_erasure import finished

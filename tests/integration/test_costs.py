@@ -9,8 +9,8 @@ import pytest
 
 from api.schemas.status import UsageReply
 from shared.domain.errors import Unavailable
-from shared.domain.tiers import Tier
-from shared.domain.usage import Cost, Usage
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import Cost, Usage
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents
 from shared.ledger.postgres.statements import Statement

@@ -15,8 +15,8 @@ from features.sources.ledger.sources import Sources
 from features.sources.ledger.syncs import Syncs
 from features.sources.syncing.quota import UploadLimits
 from features.webhooks.ledger import Webhooks
-from shared.domain.collections import CollectionOptions
-from shared.domain.database_roles import APP_ROLE, PARSE_ROLE, SCALE_ROLE
+from shared.domain.access.database_roles import APP_ROLE, PARSE_ROLE, SCALE_ROLE
+from shared.domain.corpus.collections import CollectionOptions
 from shared.domain.states import DocumentState
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from shared.domain.errors import Unavailable
-from shared.domain.work import LeaseExtension
+from shared.domain.stages.work import LeaseExtension
 from shared.ingest.index.stage import index_batch
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.descriptions import Descriptions

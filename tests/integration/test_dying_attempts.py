@@ -7,8 +7,8 @@ from qdrant_client import models
 
 from features.verification.comparison import Verification
 from features.verification.domain import DifferingPoint
-from shared.domain.ids import question_point_id
-from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
+from shared.domain.corpus.ids import question_point_id
+from shared.domain.stages.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.ledger.documents.audit import Audit
 from shared.ledger.postgres.statements import Statement
 from shared.vectors.transport.errors import Refusal

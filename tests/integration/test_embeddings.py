@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from features.all import FEATURES
-from shared.domain.attempts import FailedAttempt
+from shared.domain.stages.attempts import FailedAttempt
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.model.collections import Collections

@@ -25,14 +25,14 @@ from features.verification.domain import ComparisonProgress, DifferingPoint, Pos
 from features.verification.ledger import VerificationRequest, Verifications, findings_of
 from features.webhooks.ledger import Webhooks
 from shared.broker.tenant_keys import TenantKeys
-from shared.domain.attempts import FailedAttempt, PaidReply
-from shared.domain.budgets import Reserve
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.collections import CollectionOptions
+from shared.domain.corpus.index_location import index_location_of
 from shared.domain.errors import Conflict, LeaseLost, NotFound, Unavailable
-from shared.domain.index_location import index_location_of
 from shared.domain.jobs import JobKind, PauseReason
 from shared.domain.retry import Retry
-from shared.domain.usage import Usage
+from shared.domain.spending.budgets import Reserve
+from shared.domain.spending.usage import Usage
+from shared.domain.stages.attempts import FailedAttempt, PaidReply
 from shared.ingest.index.stage import IndexStage
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents import build_sync

@@ -7,7 +7,7 @@ import pytest
 from features.estimates.estimator import PlannedLoad, SampleText
 from features.estimates.ledger import Estimates
 from features.estimates.routes import estimator_of
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.collections import CollectionOptions
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.costs import Costs

@@ -23,7 +23,7 @@ from cli import main
 from cli.client import CliClient
 from embedded.stack import Stack
 from features.evaluation.strategies import select_strategies
-from shared.domain.index_location import vector_space
+from shared.domain.corpus.index_location import vector_space
 from shared.services.embedders import embedder_of
 from shared.settings import TenantLimits
 from shared.vectors.index import Index

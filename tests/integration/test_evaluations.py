@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from features.evaluation.ledger.evaluations import EvaluationRequest, Evaluations
-from shared.domain.collections import CollectionOptions, Weights
+from shared.domain.corpus.collections import CollectionOptions, Weights
 from shared.domain.jobs import JobKind
 from shared.ledger.builds.builds import Builds
 from shared.ledger.feedback.query_log import QueryLog

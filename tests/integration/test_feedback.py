@@ -9,7 +9,7 @@ from features.feedback.retraction import delete_retracted
 from features.feedback.schemas import AcceptedPage, FeedbackReply
 from features.verification.comparison import Verification
 from features.verification.domain import DifferingPoint
-from shared.domain.ids import accepted_id, accepted_point_id
+from shared.domain.corpus.ids import accepted_id, accepted_point_id
 from shared.http.schemas.queries import RetrieveReply
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.builds.calibrations import Calibrations

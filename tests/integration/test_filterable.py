@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from shared.domain.chunks import ChunkContent
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.collections import CollectionOptions
+from shared.domain.corpus.index_location import IndexLocation
 from shared.domain.errors import Conflict
-from shared.domain.index_location import IndexLocation
 from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.submission import _write

@@ -8,7 +8,7 @@ import pytest
 
 from features.all import FEATURES
 from shared.domain.errors import TimedOut
-from shared.domain.tiers import Tier
+from shared.domain.spending.tiers import Tier
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.costs import Costs

@@ -7,9 +7,9 @@ import pytest
 
 from features.builds import gate as gates
 from features.builds.gate import Gate, GateReport
-from shared.domain.collections import CollectionOptions, Weights
+from shared.domain.corpus.collections import CollectionOptions, Weights
+from shared.domain.corpus.ids import chunk_point_id
 from shared.domain.errors import Refused
-from shared.domain.ids import chunk_point_id
 from shared.ledger.builds.builds import Builds
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.model.collections import Collections

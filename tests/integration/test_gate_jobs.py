@@ -6,7 +6,7 @@ import pytest
 
 from features.builds.gate import Gate
 from features.builds.ledger.gates import GateRequest, Gates
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.collections import CollectionOptions
 from shared.domain.jobs import JobKind
 from shared.ledger.builds.builds import Builds
 from shared.ledger.jobs.job_claims import JobClaims

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from shared.domain.budgets import Reserve
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.collections import CollectionOptions
 from shared.domain.errors import LeaseLost, RateLimited, Refused, Unavailable
 from shared.domain.retry import Dead, Retry
+from shared.domain.spending.budgets import Reserve
+from shared.domain.spending.usage import Usage
 from shared.domain.states import DocumentState
-from shared.domain.usage import Usage
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ledger.documents.dead_letters import DeadLetters
 from shared.ledger.documents.documents import Documents

@@ -7,9 +7,9 @@ import orjson
 import pytest
 from aiohttp import web
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import RateLimited, Refused, Unavailable
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.ingest.generate.generator import generate_questions
 from shared.ingest.generate.types import BadQuestions, GenerationOptions
 from shared.providers.chat import OpenAIChat

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from shared.domain.errors import Unreadable
-from shared.domain.pages import PageText
+from shared.domain.stages.pages import PageText
 from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox

@@ -8,10 +8,10 @@ import pytest
 from qdrant_client import models
 from structlog.testing import capture_logs
 
-from shared.domain.attempts import FailedAttempt
 from shared.domain.errors import LeaseLost
-from shared.domain.indexing import IndexOutcome
 from shared.domain.retry import Dead
+from shared.domain.stages.attempts import FailedAttempt
+from shared.domain.stages.indexing import IndexOutcome
 from shared.ingest.index import writer
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents

@@ -13,13 +13,13 @@ import pytest
 from features.feedback.ledger.feedback import Feedback
 from features.verification.comparison import Verification
 from features.verification.domain import DifferingPoint
-from shared.domain.attempts import FailedAttempt
+from shared.domain.corpus.ids import accepted_point_id
 from shared.domain.errors import ForeaskError
-from shared.domain.ids import accepted_point_id
 from shared.domain.retry import Dead, Retry
+from shared.domain.spending.usage import Usage
+from shared.domain.stages.attempts import FailedAttempt
+from shared.domain.stages.sweeps import POINTS_STAY
 from shared.domain.states import DocumentState
-from shared.domain.sweeps import POINTS_STAY
-from shared.domain.usage import Usage
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.dead_letters import Choice, DeadLetters

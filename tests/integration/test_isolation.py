@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from features.verification.comparison import Verification
 from features.verification.domain import DifferingPoint
-from shared.domain.collections import Baseline
+from shared.domain.corpus.collections import Baseline
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections

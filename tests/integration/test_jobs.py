@@ -10,9 +10,9 @@ import pytest
 from features.builds.ledger.gates import GateRequest, Gates
 from features.verification.domain import ComparisonProgress, VerificationCounts
 from features.verification.ledger import Verifications
-from shared.domain.collections import CollectionOptions
+from shared.domain.access.keys import Scope
+from shared.domain.corpus.collections import CollectionOptions
 from shared.domain.jobs import JobKind
-from shared.domain.keys import Scope
 from shared.domain.states import DocumentState
 from shared.http.schemas.jobs import JobPage, JobView
 from shared.http.schemas.problems import ProblemDetails

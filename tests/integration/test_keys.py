@@ -21,8 +21,8 @@ from cli.commands import keys as commands
 from cli.commands.audit import audit
 from cli.commands.documents import status as show_status
 from cli.commands.verify import verify
-from shared.domain.key_texts import OPERATOR, draw, hash_of
-from shared.domain.keys import KeySpecification, Scope
+from shared.domain.access.key_texts import OPERATOR, draw, hash_of
+from shared.domain.access.keys import KeySpecification, Scope
 from shared.http.access.auth import Needs
 from shared.http.access.key_cache import KeyCache
 from shared.ledger.documents.documents import Documents

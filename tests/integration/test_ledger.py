@@ -8,16 +8,16 @@ from uuid import uuid4
 
 import pytest
 
-from shared.domain.attempts import FailedAttempt
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import Conflict, NotFound, Permanent
-from shared.domain.generation import GenerateOutcome
-from shared.domain.indexing import IndexOutcome
-from shared.domain.parsing import NewChunk, ParseOutcome
 from shared.domain.retry import Dead, Retry
+from shared.domain.spending.usage import Usage
+from shared.domain.stages.attempts import FailedAttempt
+from shared.domain.stages.generation import GenerateOutcome
+from shared.domain.stages.indexing import IndexOutcome
+from shared.domain.stages.parsing import NewChunk, ParseOutcome
+from shared.domain.stages.work import LeaseExtension
 from shared.domain.states import ChunkState, DocumentState
-from shared.domain.usage import Usage
-from shared.domain.work import LeaseExtension
 from shared.ingest.generate.generator import content_key
 from shared.ingest.generate.types import GenerationOptions
 from shared.ledger.documents import submission

@@ -13,7 +13,7 @@ import pytest
 from redis.asyncio import Redis
 
 from shared.domain.errors import Unavailable
-from shared.domain.rates import Rates, Window
+from shared.domain.spending.rates import Rates, Window
 from shared.providers.chat import ChatRequest, Message, OpenAIChat
 from shared.providers.embedding import OpenAIEmbedder
 from shared.providers.limiter.limited_chat import NEUTRAL, LimitedChat

@@ -26,9 +26,9 @@ from shared.domain.errors import (
     TimedOut,
     Unavailable,
 )
-from shared.domain.rates import Rates, Window
 from shared.domain.retry import Retry as TryAgain
 from shared.domain.retry import RetryPolicy, decide
+from shared.domain.spending.rates import Rates, Window
 from shared.process.telemetry import metrics
 from shared.providers.limiter.limiter import FLEX, INGEST, QUERY, Limiter, ProviderLimits
 from shared.providers.limiter.script import (

@@ -10,7 +10,7 @@ import pytest
 
 from api.progress.feeds import ProgressFeeds
 from shared.domain.errors import Unavailable
-from shared.domain.indexing import IndexOutcome
+from shared.domain.stages.indexing import IndexOutcome
 from shared.http import request_body
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.documents.documents import Documents

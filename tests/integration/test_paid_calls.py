@@ -12,9 +12,9 @@ from rich.console import Console, Group
 
 from api.schemas.status import StatusView, UsageReply
 from cli.output import _usage
-from shared.domain.budgets import BudgetUnit, NewBudget, Period, SetBy
 from shared.domain.retry import Retry
-from shared.domain.usage import Usage
+from shared.domain.spending.budgets import BudgetUnit, NewBudget, Period, SetBy
+from shared.domain.spending.usage import Usage
 from shared.ingest.generate.bills import highest_usage
 from shared.ingest.generate.question_list import request as first_request
 from shared.ingest.index.stage import index_batch

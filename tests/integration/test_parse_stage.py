@@ -7,9 +7,9 @@ import pytest
 from redis.asyncio import Redis
 
 from shared.broker.wakeups import Wakeups
-from shared.domain.documents import ReadyQuestion
+from shared.domain.corpus.documents import ReadyQuestion
 from shared.domain.errors import Unavailable
-from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
+from shared.domain.stages.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.states import DocumentState
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.ledger.documents.documents import Documents

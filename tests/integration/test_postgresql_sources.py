@@ -20,7 +20,7 @@ from features.sources.postgres.options import PostgresOptions
 from features.sources.postgres.rows import PostgresSource
 from features.sources.postgres.statements import statements_of
 from features.sources.source import Entry
-from shared.domain.document_fields import MOST_TITLE_CHARS
+from shared.domain.corpus.document_fields import MOST_TITLE_CHARS
 from shared.domain.errors import InvalidInput, Misconfigured, NotFound, Unavailable, Unreadable
 from tests.support.corpora import LOGIN, PASSWORD, PRIVATE, READER, TableCorpus, database, listed, renew
 from tests.support.names import resolving

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from features.all import FEATURES
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.collections import CollectionOptions
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.costs import Costs
 from shared.providers.chat import OpenAIChat

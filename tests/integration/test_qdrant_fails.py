@@ -16,9 +16,9 @@ from structlog.testing import capture_logs
 from features.erasure.ledger.erasures import Erasures
 from features.verification.comparison import Verification
 from features.verification.domain import DifferingPoint
-from shared.domain.attempts import FailedAttempt
 from shared.domain.errors import Unavailable
 from shared.domain.retry import Retry
+from shared.domain.stages.attempts import FailedAttempt
 from shared.ingest.index import writer
 from shared.ingest.index.stage import index_batch
 from shared.ledger.documents.audit import Audit

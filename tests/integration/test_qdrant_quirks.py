@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.collections import CollectionOptions
 from shared.domain.errors import Unavailable
 from shared.ingest.index import writer
 from shared.ledger.model.collections import Collections

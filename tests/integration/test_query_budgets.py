@@ -10,8 +10,8 @@ import pytest
 from redis.asyncio import Redis
 
 from shared.broker.tenant_use import TenantUse
-from shared.domain.keys import KeyLimits
-from shared.domain.usage import Usage
+from shared.domain.access.keys import KeyLimits
+from shared.domain.spending.usage import Usage
 from shared.http.access.query_budgets import QueryBudgets
 from shared.http.problems import TooManyRequests
 from shared.query import metering

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.domain.indexing import IndexOutcome
+from shared.domain.stages.indexing import IndexOutcome
 from shared.ledger.documents.documents import Documents
 from shared.ledger.work.indexing import IndexWork
 from tests.integration.test_interleavings import run

@@ -25,10 +25,10 @@ import numpy as np
 import pytest
 
 from features.all import FEATURES
-from shared.domain.batches import LineContent
-from shared.domain.chunks import ChunkContent
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.collections import CollectionOptions
 from shared.domain.errors import ForeaskError, Permanent, Transient
+from shared.domain.stages.batches import LineContent
 from shared.ingest.batches.lines import Lines
 from shared.ingest.generate.generator import content_key, generate_questions
 from shared.ingest.generate.types import GenerationOptions

@@ -9,16 +9,16 @@ from datetime import timedelta
 import pytest
 
 from features.erasure.ledger.erasures import Erasures
-from shared.domain.attempts import FailedAttempt
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.collections import CollectionOptions
 from shared.domain.errors import Transient
 from shared.domain.jobs import PauseReason
-from shared.domain.page_limits import PageLimits
-from shared.domain.pages import PageOutcome, PageText, page_key
-from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.retry import Dead
+from shared.domain.stages.attempts import FailedAttempt
+from shared.domain.stages.page_limits import PageLimits
+from shared.domain.stages.pages import PageOutcome, PageText, page_key
+from shared.domain.stages.poison import DEATHS_ALONE, SUSPECT_AFTER
+from shared.domain.stages.work import LeaseExtension
 from shared.domain.states import DocumentState
-from shared.domain.work import LeaseExtension
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.document import Reading
@@ -322,7 +322,7 @@ async def test_text_that_appears_after_parsing_is_found(scanned, reader):
 
 
 @guards(
-    "shared/domain/pages.py",
+    "shared/domain/stages/pages.py",
     "parts = (tenant, file_hash",
     'parts = ("", file_hash',
     means="tenants share texts of pages",

@@ -7,7 +7,7 @@ from math import ceil, log2
 import pytest
 
 from features.erasure.ledger.erasures import Erasures
-from shared.domain.batches import Unanswered
+from shared.domain.stages.batches import Unanswered
 from shared.domain.states import DocumentState
 from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.batches import Batches

@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 
 from shared.domain.errors import Misconfigured, RateLimited, Refused, TimedOut, Unavailable
-from shared.domain.tiers import Tier
-from shared.domain.usage import Usage
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import Usage
 from shared.providers.chat import ChatRequest, Message, OpenAIChat
 from shared.providers.embedding import Input, OpenAIEmbedder
 from shared.providers.provider import Provider

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.domain import readers
+from shared.domain.corpus import readers
 from shared.domain.jobs import JobState
 from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents

@@ -6,8 +6,8 @@ from qdrant_client import models
 from structlog.testing import capture_logs
 
 from features.estimates.routes import estimator_of
-from shared.domain.collections import CollectionOptions
-from shared.domain.index_location import index_location_of
+from shared.domain.corpus.collections import CollectionOptions
+from shared.domain.corpus.index_location import index_location_of
 from shared.ingest.generate.quality import is_of_similarity
 from shared.ingest.index import reuse
 from shared.ledger.builds.builds import Builds

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image, ImageChops, ImageDraw, ImageFont, ImageStat
 
 from shared.domain.errors import Unreadable
-from shared.domain.pages import MAX_PICTURE_BYTES, PageText
+from shared.domain.stages.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse import scans
 from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading

@@ -14,7 +14,7 @@ from features.feedback.retraction import delete_retracted
 from features.sources.ledger.syncs import Syncs
 from shared.broker.wakeups import Wakeups
 from shared.domain.errors import Unavailable
-from shared.domain.indexing import IndexOutcome
+from shared.domain.stages.indexing import IndexOutcome
 from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents
 from shared.ledger.postgres import election

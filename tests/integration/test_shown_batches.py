@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from api.schemas.batches import BatchPage, BatchView
-from shared.domain.keys import Scope
+from shared.domain.access.keys import Scope
 from shared.domain.states import DocumentState
 from tests.integration.test_batch_budgets import unpolled, waiting
 from tests.integration.test_batch_lane import (

@@ -10,7 +10,7 @@ import pytest
 from qdrant_client import models
 from structlog.testing import capture_logs
 
-from shared.domain.collections import CollectionOptions, Weights
+from shared.domain.corpus.collections import CollectionOptions, Weights
 from shared.domain.states import ChunkState, DocumentState
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents

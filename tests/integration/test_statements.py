@@ -1,6 +1,6 @@
 """foreask sends no useless or duplicate statements to the ledger."""
 
-from shared.domain.work import LeaseExtension
+from shared.domain.stages.work import LeaseExtension
 from shared.ledger.documents.documents import Documents
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.generation import GenerateWork

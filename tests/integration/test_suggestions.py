@@ -5,7 +5,7 @@ from datetime import date, timedelta
 import pytest
 
 from features.feedback.ledger.suggestions import Suggestions
-from shared.domain.questions import plain
+from shared.domain.corpus.questions import plain
 from shared.ledger.model.collections import Collections
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work

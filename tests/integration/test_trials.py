@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from shared.domain.budgets import BudgetUnit, NewBudget, Period, SetBy
+from shared.domain.spending.budgets import BudgetUnit, NewBudget, Period, SetBy
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.model.collections import Collections
 from shared.providers.limiter.usage import usage_of

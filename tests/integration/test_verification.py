@@ -18,8 +18,8 @@ from features.verification.domain import ComparisonProgress, DifferingPoint, Pos
 from features.verification.job import VerificationWork
 from features.verification.ledger import VerificationRequest, Verifications, findings_of
 from shared.broker.wakeups import Wakeups
+from shared.domain.corpus.ids import question_point_id
 from shared.domain.errors import LeaseLost, Unavailable
-from shared.domain.ids import question_point_id
 from shared.domain.jobs import JobKind
 from shared.domain.states import DocumentState
 from shared.ledger.documents.audit import Audit

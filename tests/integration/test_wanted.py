@@ -6,9 +6,9 @@ import pytest
 from pydantic import SecretStr
 
 from features.all import FEATURES
-from shared.domain.budgets import BudgetUnit, NewBudget, Period, SetBy
 from shared.domain.errors import Unavailable
-from shared.domain.rates import Rates
+from shared.domain.spending.budgets import BudgetUnit, NewBudget, Period, SetBy
+from shared.domain.spending.rates import Rates
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.work.demand import Demand
 from shared.maintenance.wanted import WantedWorkers

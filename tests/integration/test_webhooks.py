@@ -32,7 +32,7 @@ from features.webhooks.domain import DeliveryAttempt
 from features.webhooks.ledger import PAUSES, Webhooks
 from features.webhooks.sender import Sender
 from features.webhooks.signature import draw_secret
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.collections import CollectionOptions
 from shared.domain.errors import InvalidInput
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents

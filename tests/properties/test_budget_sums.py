@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from uuid import UUID
 
-from shared.domain.attempts import FailedAttempt, PaidReply
-from shared.domain.budgets import BudgetUnit, NewBudget, Period, Reserve, SetBy
 from shared.domain.errors import BudgetExhausted, Conflict, LeaseLost
-from shared.domain.generation import ChunkToGenerate, GenerateOutcome, generate_cost
 from shared.domain.retry import Dead, Retry
-from shared.domain.tiers import Tier
-from shared.domain.usage import Usage
+from shared.domain.spending.budgets import BudgetUnit, NewBudget, Period, Reserve, SetBy
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import Usage
+from shared.domain.stages.attempts import FailedAttempt, PaidReply
+from shared.domain.stages.generation import ChunkToGenerate, GenerateOutcome, generate_cost
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.documents.documents import Documents
 from shared.ledger.postgres.statements import Statement

@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.chunks.chunking import divide
 from shared.ingest.parse.document import ExtractedText

@@ -22,12 +22,12 @@ from qdrant_client.http.exceptions import UnexpectedResponse
 
 from embedded.stack import Stack
 from features.feedback.ledger.feedback import Feedback
-from shared.domain.chunks import ChunkContent
-from shared.domain.collections import CollectionOptions
-from shared.domain.documents import NewDocument
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.collections import CollectionOptions
+from shared.domain.corpus.documents import NewDocument
+from shared.domain.corpus.ids import accepted_point_id, chunk_point_id, question_point_id
+from shared.domain.corpus.index_location import vector_space
 from shared.domain.errors import Conflict, ForeaskError, NotFound, Transient
-from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
-from shared.domain.index_location import vector_space
 from shared.ingest.drain import Stage
 from shared.ingest.generate.generator import content_key
 from shared.ingest.index import writer
@@ -210,7 +210,7 @@ def _address(url: str) -> str:
     histories=100,
 )
 @guards(
-    "shared/domain/ids.py",
+    "shared/domain/corpus/ids.py",
     "_point_id(chunk, version, 1 + ordinal)",
     "_point_id(chunk, 0, 1 + ordinal)",
     means="a question of a chunk has the same point in all versions",

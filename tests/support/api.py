@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.app import create
 from api.http.protocol import BoundedProtocol
-from shared.domain.documents import Document
+from shared.domain.corpus.documents import Document
 from shared.ingest.drain import Drain, DrainLimits, Stage
 from shared.ingest.index.stage import IndexStage
 from shared.ledger.postgres.statements import Statement

@@ -27,7 +27,7 @@ import httpx
 
 from embedded.ports import free_port
 from shared.confined import confinement
-from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
+from shared.domain.access.database_roles import APP_ROLE, PARSE_ROLE
 from shared.settings import Settings
 from tests.support.chart import Object, component, environment_of, of_kind, render
 from tests.support.deployment import Process, ScriptedProvider, execute

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from shared.domain.pages import PageText
+from shared.domain.stages.pages import PageText
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from workers.process import main
 

@@ -22,7 +22,7 @@ import psutil
 
 from embedded.ports import free_port
 from embedded.stack import Stack
-from shared.domain.index_location import IndexLocation
+from shared.domain.corpus.index_location import IndexLocation
 from shared.settings import Settings
 from shared.vectors.schema.filters import collection_points
 from tests.support.qdrant import headers_of

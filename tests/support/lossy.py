@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shared.domain.completeness import Completeness, Loss
+from shared.domain.corpus.completeness import Completeness, Loss
 from shared.ingest.parse.document import PagesToRead, ParsedDocument
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.services.all import AllServices

@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from shared.domain.chunks import ChunkContent
-from shared.domain.completeness import Completeness, Loss
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.completeness import Completeness, Loss
 from shared.ingest.parse.document import ParsedDocument
 from shared.ingest.parse.isolation.protocol import ParseReply, flatten, pack_reply
 from shared.ingest.parse.isolation.replies import ReplyChunks, ReplyLimits, read_head

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import shared.ingest.generate.stage
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from workers.process import main
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import Permanent, Unreadable
-from shared.domain.pages import OcrData, PageText
+from shared.domain.stages.pages import OcrData, PageText
 from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
 from shared.services.all import AllServices

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from shared.domain.ids import question_point_id
-from shared.domain.index_location import index_location_of
+from shared.domain.corpus.ids import question_point_id
+from shared.domain.corpus.index_location import index_location_of
 from tests.support.deployment import ScriptedProvider
 from tests.support.fleet import Fleet
 from tests.support.waiting import TIMEOUT_SECONDS

@@ -3,9 +3,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from shared.domain.collections import Baseline
+from shared.domain.corpus.collections import Baseline
 from shared.domain.errors import BadReply, Refused
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.providers.chat import Completion
 from shared.providers.embedding import Prefixes, free
 from shared.query.answer import NOTHING_FOUND, Answer, ExtractiveAnswerer, GenerativeAnswerer, Passage, Support

@@ -6,8 +6,8 @@ import pytest
 from starlette.requests import Request
 
 from api.app import create
+from shared.domain.access.keys import Scope
 from shared.domain.errors import InvalidInput, Unauthorized
-from shared.domain.keys import Scope
 from shared.http.access.auth import TENANT_WITHOUT_KEYS, Needs
 from shared.http.access.key_cache import KeyCache
 from shared.http.access.quotas import Quotas

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from api.http.middleware import FairAdmission
 from api.schemas.documents import DocumentBody, DocumentFields
 from api.submission.submission import content_of
-from shared.domain.document_fields import content_hash, filename_of, media_type_of
+from shared.domain.corpus.document_fields import content_hash, filename_of, media_type_of
 from shared.domain.errors import InvalidInput, TooLarge
 from shared.http import paging
 from shared.http.bodies import parse_json, validate_as

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.providers.tokens import EstimatingCounter
 from shared.query.retrieve.assembly import DistinctChunks, ordered, within_budget, without_overlaps
 from shared.query.retrieve.chunks import RetrievedChunk

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.domain.collections import Baseline
+from shared.domain.corpus.collections import Baseline
 from shared.query.calibrate.baseline import measure_baseline
 from shared.query.calibrate.weights import candidates, choose_weights, measure_equal_weights, ndcg
 from shared.query.retrieve import ChannelHits, Weights, fuse

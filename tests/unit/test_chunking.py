@@ -3,7 +3,7 @@ from time import process_time
 
 import pytest
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.chunks.blocks import scan, scan_plain
 from shared.ingest.parse.chunks.chunking import divide

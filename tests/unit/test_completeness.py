@@ -6,7 +6,7 @@ from foreask_client import Document
 from rich.console import Console
 
 from cli import losses, output
-from shared.domain.completeness import Completeness, Loss, stored_completeness
+from shared.domain.corpus.completeness import Completeness, Loss, stored_completeness
 from tests.support import replies
 from tests.support.parser_replies import SOUND, document_reply, received
 from tests.support.planted import guards
@@ -16,7 +16,7 @@ LOSS = Loss("page 3", 14, ("quay", "tide"))
 
 
 @guards(
-    "shared/domain/completeness.py",
+    "shared/domain/corpus/completeness.py",
     "sum(loss.missing for loss in others)",
     "others[0].missing",
     means="words of parts that do not fit in a reply are lost silently",
@@ -40,7 +40,7 @@ def test_sentences_that_fit_are_kept(count, kept):
 
 
 @guards(
-    "shared/domain/completeness.py",
+    "shared/domain/corpus/completeness.py",
     "char if char.isprintable()",
     "char if True",
     means="control characters of a file are printed in a terminal",

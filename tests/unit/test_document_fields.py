@@ -6,7 +6,7 @@ from api.schemas.documents import BatchLine, DocumentBody
 from features.sources.source import Entry, Item, Source
 from features.sources.syncing.merge import refusal
 from features.sources.syncing.watched_source import WatchedSource
-from shared.domain.document_fields import (
+from shared.domain.corpus.document_fields import (
     MOST_ID_BYTES,
     MOST_METADATA_BYTES,
     MOST_TITLE_CHARS,
@@ -32,7 +32,7 @@ def description(**fields):
 
 
 @guards(
-    "shared/domain/document_fields.py",
+    "shared/domain/corpus/document_fields.py",
     "    if len(short) > MOST_TITLE_CHARS:",
     "    if False:",
     means="a title of 3 MB is stored, and is in each reply that has its document",

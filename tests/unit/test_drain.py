@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from shared.domain.attempts import FailedAttempt
 from shared.domain.errors import LeaseLost, Permanent, Unavailable
 from shared.domain.retry import Dead, Retry
-from shared.domain.work import Lease, LeaseExtension
+from shared.domain.stages.attempts import FailedAttempt
+from shared.domain.stages.work import Lease, LeaseExtension
 from shared.ingest.drain import Drain, DrainLimits, Stage, SuspectPolls
 from shared.ledger.postgres.database import TransactionConflict
 from tests.support.clock import in_virtual_time

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from shared.domain.errors import Refused, Unavailable
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.providers import batching
 from shared.providers.batching import BatchingEmbedder
 from shared.providers.embedding import free

@@ -1,8 +1,8 @@
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
-from shared.domain.usage import Usage
-from shared.domain.work import Lease
+from shared.domain.spending.usage import Usage
+from shared.domain.stages.work import Lease
 from shared.ingest.index.embedding_costs import EmbeddingCosts
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from features.estimates.arithmetic import Amounts, Quantities, Ratios, amounts, batch_duration, duration, line, margin
 from features.estimates.texts import restored
-from shared.domain.limit_use import LimitUse
-from shared.domain.tiers import Tier
-from shared.domain.usage import Usage
+from shared.domain.spending.limit_use import LimitUse
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import Usage
 from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.chunks.chunking import divide
 from shared.ingest.parse.document import ExtractedText

@@ -16,9 +16,9 @@ from ir_measures import RR, R, nDCG
 from features.evaluation.comparison import compare
 from features.evaluation.metrics import METRICS, scores
 from features.evaluation.strategies import select_strategies
-from shared.domain.collections import Baseline
+from shared.domain.corpus.collections import Baseline
 from shared.domain.errors import InvalidInput
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.ingest.generate.types import GeneratedQuestions
 from shared.query.answer import Answer
 from shared.query.calibrate.significance import interval, p_value

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from features.gaps.grouping import MAX_QUESTIONS, group, min_cosine_of
-from shared.domain.collections import Baseline
+from shared.domain.corpus.collections import Baseline
 
 MIN_COSINE = 0.8
 

@@ -4,7 +4,7 @@ import re
 import orjson
 import pytest
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import InvalidInput
 from shared.ingest.generate.generator import content_key, requests
 from shared.ingest.generate.prompts import PROMPT_VERSION, render, validate_template

@@ -15,7 +15,7 @@ from features.sources.reading.frames import MOST_TEXT_BYTES, ReadRow, RowReader,
 from features.sources.tables import formats as tables
 from features.sources.tables.formats import ByteBudget, Columns, open_parquet, parquet_rows
 from shared.confined.process import InvalidReply
-from shared.domain.document_fields import MOST_TITLE_CHARS
+from shared.domain.corpus.document_fields import MOST_TITLE_CHARS
 from shared.domain.errors import Unreadable
 from tests.support.planted import guards
 

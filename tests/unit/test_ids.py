@@ -3,7 +3,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.domain.ids import (
+from shared.domain.corpus.ids import (
     accepted_id,
     accepted_point_id,
     chunk_id,

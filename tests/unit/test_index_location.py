@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from shared.domain.index_location import IndexNames, is_in_space, vector_space
+from shared.domain.corpus.index_location import IndexNames, is_in_space, vector_space
 
 
 @pytest.mark.parametrize("model", ["text-embedding-3-small", "org/Model v2:latest", "модель", "../..", "x" * 500])

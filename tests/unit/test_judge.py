@@ -17,7 +17,7 @@ from shared.domain.errors import (
     UnsupportedTier,
     UnusableReply,
 )
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.providers.limiter.judge import Judge, Neutral, NeutralCall, as_configuration, is_doubtful, judged
 from shared.providers.limiter.script import CallKind
 

@@ -23,7 +23,7 @@ from shared.domain.errors import (
     UnsupportedTier,
     UnusableReply,
 )
-from shared.domain.rates import UNLIMITED, Rates
+from shared.domain.spending.rates import UNLIMITED, Rates
 from shared.providers.limiter.limiter import outcome_of
 from shared.providers.limiter.script import CallOutcome, LimiterScript, Terms, provider_id
 from shared.services.limits import limits_of_a_tenant, limits_of_tenants

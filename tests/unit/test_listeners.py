@@ -9,7 +9,7 @@ import pytest
 
 from api.progress.job_feeds import CACHE_SECONDS, JobFeeds
 from api.progress.listeners import Listeners
-from shared.domain.keys import Owner
+from shared.domain.access.keys import Owner
 from shared.http.problems import TooManyRequests
 from shared.http.schemas.common import example_of
 from shared.http.schemas.jobs import JobView

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from shared.domain.errors import Unavailable
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.providers.chat import ChatRequest, Completion, Message
 from shared.query.metering import MeteredChat, report_to
 from tests.support.planted import guards

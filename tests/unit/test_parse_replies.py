@@ -7,8 +7,8 @@ import orjson
 import pytest
 
 from shared.confined.process import InvalidReply
-from shared.domain.chunks import CONTENT_FIELDS, ChunkContent
-from shared.domain.pages import MAX_PICTURE_BYTES, PageText
+from shared.domain.corpus.chunks import CONTENT_FIELDS, ChunkContent
+from shared.domain.stages.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse.document import PagesToRead, ParsedDocument
 from shared.ingest.parse.isolation.replies import ReplyChunks, ReplyLimits, pages_of, read_facts, read_head
 from tests.support.parser_replies import (

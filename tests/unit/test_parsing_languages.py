@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.ingest.parse.chunks.languages import language_of, with_languages
 
 GERMAN = "Jeder Angestellte hat dreißig Tage Urlaub im Jahr, und was davon übrig bleibt, verfällt im nächsten März."

@@ -1,5 +1,5 @@
-from shared.domain.chunks import ChunkContent
-from shared.domain.documents import ReadyQuestion
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.documents import ReadyQuestion
 from shared.ingest.parse.chunks.questions import assign
 
 CHUNKS = tuple(

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from shared.confined.process import InvalidReply
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.ingest.generate.bills import highest_usage
 from shared.ingest.generate.generator import content_key, requests
 from shared.ingest.generate.types import GenerationOptions

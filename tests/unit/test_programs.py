@@ -15,7 +15,7 @@ from rich.console import Console
 from cli.launcher import drawn_key, embedded_llm_settings, key_of, warn_about_confinement
 from cli.programs import WorkerCounts, children
 from shared.confined import confinement
-from shared.domain.key_texts import hash_of
+from shared.domain.access.key_texts import hash_of
 from shared.process.network import hosts_of
 from shared.settings import ApiKey, Settings, load
 from shared.settings.secrets_of_roles import SECRETS, unneeded_variables

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.ingest.generate.generator import requests
 from shared.ingest.generate.prompts import LIST_TEMPLATE, cache_warning
 from shared.ingest.generate.types import GenerationOptions

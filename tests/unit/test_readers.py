@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.domain import readers
+from shared.domain.corpus import readers
 from shared.domain.states import DocumentState
 from shared.ingest.parse import kinds
 from tests.support.planted import guards
@@ -22,7 +22,7 @@ def test_each_reader_reads_one_format():
 
 
 @guards(
-    "shared/domain/readers.py",
+    "shared/domain/corpus/readers.py",
     "state in _READ and",
     "",
     means="documents in progress are counted as outdated, and a second command reads them again",

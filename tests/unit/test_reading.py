@@ -3,7 +3,7 @@
 import pytest
 
 from shared.domain.errors import Refused, UnusableReply
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.providers.replies.reading import reading
 
 BILLED = Usage(90, 10)

@@ -5,8 +5,8 @@ from contextlib import suppress
 import pytest
 
 from shared.domain.errors import ForeaskError, Misconfigured, RateLimited, Refused, Unavailable
-from shared.domain.tiers import Tier
-from shared.domain.usage import Usage
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import Usage
 from shared.providers.errors.answers import ErrorAnswer, refusal
 from shared.providers.replies.chat import Completion, ReplyReader, completion_in
 from tests.support.planted import guards

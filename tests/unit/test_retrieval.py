@@ -4,8 +4,8 @@ from uuid import UUID
 import numpy as np
 import pytest
 
+from shared.domain.corpus.ids import chunk_point_id, question_point_id
 from shared.domain.errors import InvalidInput
-from shared.domain.ids import chunk_point_id, question_point_id
 from shared.domain.text.bm25 import query_vector
 from shared.query.retrieve import ChannelRank, Match, Weights, fuse
 from shared.query.retrieve.query import Query

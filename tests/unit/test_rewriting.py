@@ -5,7 +5,7 @@ import orjson
 import pytest
 
 from shared.domain.errors import Unavailable
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.providers.chat import Completion
 from shared.providers.replies.json_replies import MalformedReply
 from shared.query.rewrite import BadRewriting, RewriteOptions, RewrittenQuestion, read, request, rewrite

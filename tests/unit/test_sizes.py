@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
+from shared.domain.corpus.index_location import IndexLocation
 from shared.domain.errors import Unavailable
-from shared.domain.index_location import IndexLocation
 from shared.vectors.sizes import CachedCount, Sizes
 from tests.support.waiting import eventually
 

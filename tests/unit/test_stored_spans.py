@@ -3,7 +3,7 @@
 import pytest
 
 from features.estimates.texts import restored
-from shared.domain.chunks import MOST_CHARS, ChunkContent
+from shared.domain.corpus.chunks import MOST_CHARS, ChunkContent
 from shared.query.retrieve import units
 
 LARGEST_PIECE = 65_536

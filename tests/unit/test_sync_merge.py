@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from features.sources.ledger.listings import StoredItem
 from features.sources.source import Entry
 from features.sources.syncing.merge import ListedPage, PartLimits, merged, require_ascending, shown
-from shared.domain.document_fields import is_text
+from shared.domain.corpus.document_fields import is_text
 from shared.domain.errors import Permanent
 
 KEYS = st.text(st.sampled_from("ab/ü€\U0001f600"), min_size=1, max_size=4)

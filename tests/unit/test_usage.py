@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.domain.tiers import Tier, tier_of_reply
-from shared.domain.usage import Usage
+from shared.domain.spending.tiers import Tier, tier_of_reply
+from shared.domain.spending.usage import Usage
 from shared.providers.replies.chat import usage_of
 
 PLAIN = {"prompt_tokens": 2_000, "completion_tokens": 10}

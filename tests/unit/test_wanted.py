@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from shared.domain.limit_use import LimitUse
-from shared.domain.rates import Rates
+from shared.domain.spending.limit_use import LimitUse
+from shared.domain.spending.rates import Rates
 from shared.maintenance.wanted import (
     CallTimes,
     MeanSeconds,

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import orjson
 
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.ingest.generate.types import GeneratedQuestions
 from shared.providers.embedding import Input

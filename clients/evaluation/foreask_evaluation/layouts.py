@@ -19,9 +19,9 @@ import orjson
 
 from features.evaluation.strategies import Layout
 from foreask_evaluation.labelled import LabelledPassage
-from shared.domain.chunks import ChunkContent
-from shared.domain.collections import Baseline, Collection, CollectionOptions, Weights
-from shared.domain.ids import chunk_id
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.collections import Baseline, Collection, CollectionOptions, Weights
+from shared.domain.corpus.ids import chunk_id
 from shared.domain.vectors import Vectors
 from shared.ingest.parse.chunks.languages import with_languages
 from shared.providers.embedding import NO_PREFIXES, Input, Prefixes

@@ -12,9 +12,9 @@ from foreask_evaluation.labelled import LabelledCorpus, LabelledPassage
 from foreask_evaluation.layouts import TENANT
 from foreask_evaluation.services import EvaluationServices, retry_transient
 from foreask_evaluation.vectors import embed_all
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import Permanent
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.ingest.generate.generator import content_key, generate_questions
 from shared.ingest.generate.quality import FilteredQuestion, filter_by_similarity, filter_by_text, floor_for
 from shared.ingest.generate.types import BadQuestions, GeneratedQuestions, GenerationOptions, strategy_for

@@ -33,9 +33,9 @@ from foreask_evaluation.layouts import (
 from foreask_evaluation.questions import PassageQuestions, questions_of
 from foreask_evaluation.services import EvaluationServices
 from foreask_evaluation.vectors import CachedEmbedder, embed_all
-from shared.domain.collections import Baseline, Collection
+from shared.domain.corpus.collections import Baseline, Collection
 from shared.domain.errors import Refused
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.providers.embedding import Embedders, Input
 from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseline
 from shared.query.retrieve import Query, RetrievedChunk, Retriever

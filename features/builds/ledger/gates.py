@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from features.verification.domain import ComparisonProgress, VerificationCounts
-from shared.domain.builds import Build
+from shared.domain.corpus.builds import Build
 from shared.domain.errors import Conflict
 from shared.domain.jobs import JobClaim, JobKind
 from shared.domain.stored import known_fields

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.jobs import JobClaim, JobKind
 from shared.ledger.jobs.jobs_of_kind import JobsOfKind, JobTerms, StoredJob
 

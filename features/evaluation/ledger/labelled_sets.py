@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from shared.ledger.postgres.connections import Connection
-
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import Conflict, NotFound
 from shared.ledger.documents import build_sync
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Connection
 from shared.ledger.postgres.database import Database
 
 LabelKind = Literal["external_ids", "chunk_ids"]

@@ -10,10 +10,10 @@ from typing import Any
 from uuid import UUID
 
 from features.feedback.domain import AcceptedQuestionRecord, FeedbackResult, PendingRemoval
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
+from shared.domain.corpus.ids import accepted_id
+from shared.domain.corpus.questions import plain
 from shared.domain.errors import InvalidInput, NotFound
-from shared.domain.ids import accepted_id
-from shared.domain.questions import plain
 from shared.domain.states import AcceptedState
 from shared.ledger.documents import accepted_questions, build_sync, chunk_matching
 from shared.ledger.model import states

@@ -13,7 +13,7 @@ from datetime import date, datetime
 from uuid import UUID
 
 from features.feedback.domain import Suggestion
-from shared.domain.questions import plain
+from shared.domain.corpus.questions import plain
 from shared.ledger.model import states
 from shared.ledger.model.rows.questions import QUESTIONS, passed_questions
 from shared.ledger.postgres import statements

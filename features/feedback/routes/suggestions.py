@@ -12,8 +12,8 @@ from starlette.responses import Response
 from features.feedback.domain import Suggestion
 from features.feedback.ledger.suggestions import Suggestions
 from features.feedback.schemas import SuggestionList, SuggestionView
-from shared.domain.collections import Collection
-from shared.domain.ids import chunk_of_point
+from shared.domain.corpus.collections import Collection
+from shared.domain.corpus.ids import chunk_of_point
 from shared.http.access.auth import Asker, Caller
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply

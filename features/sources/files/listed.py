@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from features.sources.errors import COMPONENT
 from features.sources.reading.listings import MESSAGE_OBJECTS
-from shared.domain.document_fields import MOST_KEY_BYTES
+from shared.domain.corpus.document_fields import MOST_KEY_BYTES
 from shared.domain.errors import Misconfigured
 
 _Text = Annotated[str, Field(max_length=MOST_KEY_BYTES)]

@@ -17,7 +17,7 @@ from features.sources.git.options import GitOptions
 from features.sources.git.packs import ENTRY_BYTES, MOST_OBJECTS, TooLargePack
 from features.sources.git.readers import CONTENT, CONTENT_HEAD, INDEX, LARGE, TOO_LARGE
 from shared.confined.reading import Reader
-from shared.domain.document_fields import MOST_KEY_BYTES
+from shared.domain.corpus.document_fields import MOST_KEY_BYTES
 from shared.domain.errors import Misconfigured, TooLarge, Transient, Unavailable, Unreadable
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from typing import Any, Self
 from features.sources.domain import MOST_SHOWN, RefusedEntry, SourceDefinition
 from features.sources.ledger.sources import definition_of
 from features.sources.ledger.syncs import DELETABLE
-from shared.domain.documents import NewDocument
+from shared.domain.corpus.documents import NewDocument
 from shared.domain.errors import LeaseLost
 from shared.domain.jobs import JobClaim, JobState
 from shared.ledger.documents import build_sync

@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 from features.sources.domain import LookupState, NewSource, SourceChanges, SourceDefinition, SourceState, SyncState
 from features.sources.ledger import syncs
 from features.sources.ledger.schedules import next_time
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.jobs import JobState
 from shared.ledger.documents import build_sync

@@ -19,7 +19,7 @@ from features.sources.postgres.connection import DatabaseConnection
 from features.sources.postgres.options import MEDIA_TYPES, PostgresOptions
 from features.sources.postgres.statements import PostgresStatements, statements_of
 from features.sources.source import Entry, Item, Source
-from shared.domain.document_fields import MOST_METADATA_BYTES
+from shared.domain.corpus.document_fields import MOST_METADATA_BYTES
 from shared.domain.errors import Misconfigured, Unreadable
 from shared.settings.temporary_bytes import TEMPORARY_BYTES
 

@@ -12,7 +12,12 @@ from typing import Any
 
 from features.sources.errors import COMPONENT
 from features.sources.postgres.options import PostgresOptions
-from shared.domain.document_fields import MOST_KEY_BYTES, MOST_METADATA_BYTES, MOST_TITLE_CHARS, MOST_VERSION_BYTES
+from shared.domain.corpus.document_fields import (
+    MOST_KEY_BYTES,
+    MOST_METADATA_BYTES,
+    MOST_TITLE_CHARS,
+    MOST_VERSION_BYTES,
+)
 from shared.domain.errors import Misconfigured
 
 _LISTING = Path(__file__).with_name("listing.sql").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from obstore.exceptions import BaseError, InvalidPathError
 
 from features.sources.reading.listings import MESSAGE_OBJECTS
 from shared.buckets.connection import RETRIES, is_missing, is_refusal, open_bucket, reason_of
-from shared.domain.document_fields import MOST_KEY_BYTES
+from shared.domain.corpus.document_fields import MOST_KEY_BYTES
 from shared.domain.errors import Unreadable
 
 

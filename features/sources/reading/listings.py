@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import orjson
 
-from shared.domain.document_fields import MOST_KEY_BYTES
+from shared.domain.corpus.document_fields import MOST_KEY_BYTES
 from shared.domain.errors import Unreadable
 
 MOST_SIZE = 2**63 - 1

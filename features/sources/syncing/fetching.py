@@ -13,11 +13,11 @@ from features.sources.ledger.listings import SyncedDocument
 from features.sources.source import Entry, Item
 from features.sources.syncing.merge import PartLimits, shown
 from features.sources.syncing.quota import Quota
-from shared.domain.collections import Collection
-from shared.domain.document_fields import CheckedFields, content_hash, described
-from shared.domain.documents import NewDocument
+from shared.domain.corpus.collections import Collection
+from shared.domain.corpus.document_fields import CheckedFields, content_hash, described
+from shared.domain.corpus.documents import NewDocument
+from shared.domain.corpus.filterable import require_fit
 from shared.domain.errors import InvalidInput, NotFound, TooLarge, Unreadable
-from shared.domain.filterable import require_fit
 from shared.domain.lanes import Lane
 from shared.storage.references import Reference
 from shared.storage.uploads import Upload, Uploads

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from features.sources.domain import RefusedEntry
 from features.sources.ledger.listings import StoredItem
 from features.sources.source import Entry
-from shared.domain.document_fields import MOST_KEY_BYTES, is_text, problem_of_id
+from shared.domain.corpus.document_fields import MOST_KEY_BYTES, is_text, problem_of_id
 from shared.domain.errors import Permanent
 
 _SHOWN_CHARS = 200  # of the key of a refused entry

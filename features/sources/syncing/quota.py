@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shared.broker.tenant_use import TenantUse
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import TooLarge
 from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from features.sources.errors import COMPONENT
 from features.sources.source import Entry, Item, Source
-from shared.domain.document_fields import short_version
+from shared.domain.corpus.document_fields import short_version
 from shared.domain.errors import Unavailable
 from shared.process.full_disk import FULL, is_full
 

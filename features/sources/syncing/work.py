@@ -17,8 +17,8 @@ from features.sources.syncing.intake import Intake
 from features.sources.syncing.merge import ListedPage, PagePart, PartLimits, merged, require_ascending
 from features.sources.syncing.parked_sources import ParkedSources
 from features.sources.syncing.watched_source import WatchedSource, close, room
-from shared.domain.collections import Collection
-from shared.domain.document_fields import is_text
+from shared.domain.corpus.collections import Collection
+from shared.domain.corpus.document_fields import is_text
 from shared.domain.jobs import JobClaim
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.model.collections import Collections

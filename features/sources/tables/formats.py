@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import orjson
 
-from shared.domain.document_fields import require_metadata, short_title
+from shared.domain.corpus.document_fields import require_metadata, short_title
 from shared.domain.errors import InvalidInput
 from shared.domain.json_values import MOST_VALUES, has_too_many_values
 

@@ -17,10 +17,10 @@ from fastapi import Depends, Request
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from shared.domain.actors import Actor, ActorKind
+from shared.domain.access.actors import Actor, ActorKind
+from shared.domain.access.key_texts import OPERATOR, hash_of
+from shared.domain.access.keys import TENANT_SCOPES, UNLIMITED, KeyLimits, Owner, Scope
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
-from shared.domain.key_texts import OPERATOR, hash_of
-from shared.domain.keys import TENANT_SCOPES, UNLIMITED, KeyLimits, Owner, Scope
 from shared.http.access.key_cache import KeyCache
 from shared.http.access.query_budgets import QueryBudgets
 from shared.http.access.quotas import Quotas

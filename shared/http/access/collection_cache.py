@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
+from shared.domain.corpus.index_location import is_in_space
 from shared.domain.errors import Conflict
-from shared.domain.index_location import is_in_space
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres import actors
 from shared.providers.embedding import unserved

@@ -13,8 +13,8 @@ from uuid import UUID
 
 import structlog
 
+from shared.domain.access.keys import Key
 from shared.domain.errors import ForeaskError, Unavailable
-from shared.domain.keys import Key
 from shared.ledger.tenants.keys import Keys
 
 _SECONDS = 4.0  # a revoked key is refused within five seconds, including the lookup

@@ -18,9 +18,9 @@ from functools import partial
 from uuid import UUID
 
 from shared.broker.tenant_use import TenantUse, until_tomorrow
+from shared.domain.access.keys import KeyLimits
 from shared.domain.errors import Conflict
-from shared.domain.keys import KeyLimits
-from shared.domain.usage import CostKind, Usage
+from shared.domain.spending.usage import CostKind, Usage
 from shared.http.problems import TooManyRequests
 from shared.ingest.prices import PriceOf
 from shared.query.metering import report_to

@@ -14,9 +14,9 @@ from uuid import UUID
 from fastapi import Request
 
 from shared.broker.tenant_use import OpenOffer, TenantUse, until_tomorrow
-from shared.domain.documents import NewDocument
+from shared.domain.access.keys import KeyLimits
+from shared.domain.corpus.documents import NewDocument
 from shared.domain.errors import Conflict, TooLarge
-from shared.domain.keys import KeyLimits
 from shared.domain.states import DocumentState
 from shared.http import bodies
 from shared.http.problems import TooManyRequests

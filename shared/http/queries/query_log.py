@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import ForeaskError
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry, digest_of
 from shared.query.retrieve import RetrievedChunk

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import InvalidInput
 from shared.http.access.auth import Caller
 from shared.http.access.collection_cache import CollectionCache

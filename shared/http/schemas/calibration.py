@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from shared.domain.document_fields import MOST_ID_BYTES
+from shared.domain.corpus.document_fields import MOST_ID_BYTES
 from shared.domain.errors import InvalidInput
 from shared.domain.stored import known_fields
 from shared.http.schemas.common import BodyModel, ReplyModel, example

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from shared.domain.corpus.filterable import MOST_FIELDS, FieldType
 from shared.domain.errors import InvalidInput
-from shared.domain.filterable import MOST_FIELDS, FieldType
 from shared.domain.states import DocumentState
 from shared.http.schemas.calibration import CalibrationView
 from shared.http.schemas.common import BodyModel, ReplyModel, example

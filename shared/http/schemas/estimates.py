@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from shared.domain.tiers import Tier
+from shared.domain.spending.tiers import Tier
 from shared.http.schemas.common import ReplyModel, example
 
 

@@ -10,11 +10,11 @@ from datetime import timedelta
 import structlog
 
 from shared.broker.wakeups import Wakeups
-from shared.domain.attempts import FailedAttempt
-from shared.domain.batches import Batch, Unanswered
 from shared.domain.errors import ForeaskError, Permanent
-from shared.domain.generation import GenerateOutcome, SentLine
 from shared.domain.retry import Dead
+from shared.domain.stages.attempts import FailedAttempt
+from shared.domain.stages.batches import Batch, Unanswered
+from shared.domain.stages.generation import GenerateOutcome, SentLine
 from shared.ingest.batches import lines as of_lines
 from shared.ingest.batches.lines import Lines
 from shared.ledger.work.batches import Batches

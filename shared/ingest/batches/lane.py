@@ -26,9 +26,9 @@ from io import BytesIO
 import structlog
 
 from shared.broker.wakeups import Wakeups
-from shared.domain.batches import Batch, PlannedLine, Unanswered, input_file_name
 from shared.domain.errors import ForeaskError, LeaseLost, Permanent, Transient, Unavailable
-from shared.domain.generation import ChunkToGenerate
+from shared.domain.stages.batches import Batch, PlannedLine, Unanswered, input_file_name
+from shared.domain.stages.generation import ChunkToGenerate
 from shared.domain.states import BatchState
 from shared.ingest.batches import lines as of_lines
 from shared.ingest.batches import probing, rejections

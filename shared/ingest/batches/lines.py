@@ -9,15 +9,15 @@ from datetime import timedelta
 
 import orjson
 
-from shared.domain.attempts import FailedAttempt, PaidReply
-from shared.domain.batches import Batch, LineContent, PlannedLine
-from shared.domain.budgets import Reserve
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import ForeaskError, Misconfigured, Refused, Transient, UnusableReply
-from shared.domain.generation import ChunkToGenerate, GenerateOutcome, SentLine, generate_cost
 from shared.domain.retry import Dead, Decision, Retry
-from shared.domain.tiers import Tier
-from shared.domain.usage import Usage, with_cost
+from shared.domain.spending.budgets import Reserve
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import Usage, with_cost
+from shared.domain.stages.attempts import FailedAttempt, PaidReply
+from shared.domain.stages.batches import Batch, LineContent, PlannedLine
+from shared.domain.stages.generation import ChunkToGenerate, GenerateOutcome, SentLine, generate_cost
 from shared.ingest.faults import failure_of
 from shared.ingest.generate import question_list
 from shared.ingest.generate.bills import highest_usage

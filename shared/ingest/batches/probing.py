@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from shared.domain.batches import Batch
 from shared.domain.errors import Transient
+from shared.domain.stages.batches import Batch
 from shared.providers.batches import BatchMissing, BatchProvider, found, request_line
 from shared.providers.chat import ChatRequest, Completion, Message
 

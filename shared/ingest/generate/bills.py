@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from math import ceil
 
 from shared.domain.errors import Refused, TimedOut, UnusableReply
-from shared.domain.tiers import Tier
-from shared.domain.usage import Usage
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import Usage
 from shared.providers.chat import ChatModel, ChatRequest, Completion
 from shared.providers.limiter.endings import USABLE
 from shared.providers.replies.estimates import tokens_in

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import Refused
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.ingest.generate.prompts import PICTURE_SYSTEM, PICTURE_TEMPLATE, render
 from shared.ingest.generate.repairs import TruncatedReply, failure, may_be_repaired, require_answer
 from shared.ingest.generate.replies import questions_in, storable

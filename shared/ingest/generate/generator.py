@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import orjson
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import Refused
 from shared.ingest.generate import description, per_question, question_list
 from shared.ingest.generate.prompts import PROMPT_VERSION

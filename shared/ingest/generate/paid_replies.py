@@ -8,11 +8,11 @@ from typing import Protocol
 
 import orjson
 
-from shared.domain.attempts import PaidReply
-from shared.domain.budgets import Reserve
-from shared.domain.generation import ChunkToGenerate
-from shared.domain.tiers import Tier
-from shared.domain.usage import Usage
+from shared.domain.spending.budgets import Reserve
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import Usage
+from shared.domain.stages.attempts import PaidReply
+from shared.domain.stages.generation import ChunkToGenerate
 from shared.ingest.generate.bills import ChunkBill, highest_usage
 from shared.ingest.generate.replies import storable
 from shared.providers.chat import ChatModel, ChatRequest, Completion

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.spending.usage import Usage
 from shared.domain.text.sentences import sentences
-from shared.domain.usage import Usage
 from shared.ingest.generate.prompts import WORD_SYSTEM, WORD_TASK, WORD_TEMPLATE, render
 from shared.ingest.generate.replies import questions_in
 from shared.ingest.generate.types import BadQuestions, GeneratedQuestions, GenerationOptions

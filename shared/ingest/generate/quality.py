@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.text.words import WORD, is_unspaced
 from shared.domain.vectors import Vectors
 from shared.ingest.generate.question_detection import asks, question_mark, requests

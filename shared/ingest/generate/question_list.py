@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from shared.domain.chunks import ChunkContent
-from shared.domain.usage import Usage
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.spending.usage import Usage
 from shared.ingest.generate.prompts import LIST_SYSTEM, LIST_TEMPLATE, delimited, fixed_start, render
 from shared.ingest.generate.quality import is_question, normalise
 from shared.ingest.generate.repairs import TruncatedReply, failure, may_be_repaired, require_answer

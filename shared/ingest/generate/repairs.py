@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 from shared.ingest.generate.types import BadQuestions
 from shared.providers.chat import Completion
 from shared.providers.replies.json_replies import MalformedReply, spoken

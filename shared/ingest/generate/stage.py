@@ -9,14 +9,14 @@ from datetime import timedelta
 from functools import partial
 
 from shared.broker.wakeups import Wakeups
-from shared.domain import poison
-from shared.domain.attempts import FailedAttempt
-from shared.domain.budgets import Reserve
 from shared.domain.errors import ForeaskError
-from shared.domain.generation import ChunkToGenerate, GenerateOutcome, generate_cost
 from shared.domain.retry import Retry, RetryPolicy, decide
-from shared.domain.usage import with_cost
-from shared.domain.work import Lease, LeaseExtension
+from shared.domain.spending.budgets import Reserve
+from shared.domain.spending.usage import with_cost
+from shared.domain.stages import poison
+from shared.domain.stages.attempts import FailedAttempt
+from shared.domain.stages.generation import ChunkToGenerate, GenerateOutcome, generate_cost
+from shared.domain.stages.work import Lease, LeaseExtension
 from shared.ingest.drain import Stage
 from shared.ingest.faults import Fault, failure_of
 from shared.ingest.generate.bills import BilledChat, ChunkBill, highest_usage

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import BadReply
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 
 Strategy = Literal["list", "per-question"]
 QuestionCount = int | Literal["auto"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shared.domain.attempts import FailedAttempt
-from shared.domain.indexing import ChunkToIndex, IndexOutcome
-from shared.domain.usage import Cost, Usage
-from shared.domain.work import Lease
+from shared.domain.spending.usage import Cost, Usage
+from shared.domain.stages.attempts import FailedAttempt
+from shared.domain.stages.indexing import ChunkToIndex, IndexOutcome
+from shared.domain.stages.work import Lease
 from shared.providers.embedding import estimated_tokens
 
 

@@ -11,8 +11,8 @@ from uuid import UUID
 import structlog
 
 from shared.domain.errors import ForeaskError
-from shared.domain.indexing import ChunkToIndex
-from shared.domain.sweeps import Sweep
+from shared.domain.stages.indexing import ChunkToIndex
+from shared.domain.stages.sweeps import Sweep
 from shared.ledger.work.finishing import Finishing
 from shared.ledger.work.leftovers import Leftovers
 from shared.vectors.index import Index

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
+from shared.domain.corpus.ids import accepted_id, accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.errors import ForeaskError
-from shared.domain.ids import accepted_id, accepted_point_id, chunk_point_id, question_point_id
-from shared.domain.indexing import ChunkToIndex, EmbeddedChunk
+from shared.domain.stages.indexing import ChunkToIndex, EmbeddedChunk
+from shared.domain.stages.work import Lease
 from shared.domain.vectors import Vectors
-from shared.domain.work import Lease
 from shared.ledger.work.indexing import IndexWork
 from shared.vectors.hits import StoredVector
 from shared.vectors.index import Index

@@ -24,16 +24,16 @@ import numpy as np
 import structlog
 
 from shared.broker.wakeups import Wakeups
-from shared.domain import poison
-from shared.domain.attempts import FailedAttempt
+from shared.domain.corpus.index_location import is_in_space
+from shared.domain.corpus.questions import AcceptedQuestion
 from shared.domain.errors import ForeaskError, Misconfigured, Permanent, Transient
-from shared.domain.index_location import is_in_space
-from shared.domain.indexing import ChunkToIndex, FailedIndexing, IndexOutcome
-from shared.domain.questions import AcceptedQuestion
 from shared.domain.retry import Dead, RetryPolicy, decide
+from shared.domain.stages import poison
+from shared.domain.stages.attempts import FailedAttempt
+from shared.domain.stages.indexing import ChunkToIndex, FailedIndexing, IndexOutcome
+from shared.domain.stages.work import Lease, LeaseExtension
 from shared.domain.states import AcceptedState
 from shared.domain.vectors import Vectors
-from shared.domain.work import Lease, LeaseExtension
 from shared.ingest.drain import Stage
 from shared.ingest.faults import failure_of
 from shared.ingest.generate.quality import FilteredQuestion, filter_by_similarity, filter_by_text

@@ -16,8 +16,8 @@ from datetime import timedelta
 import structlog
 
 from shared.domain.errors import ForeaskError, Permanent, Transient, Unavailable
-from shared.domain.indexing import ChunkToIndex
-from shared.domain.work import Lease
+from shared.domain.stages.indexing import ChunkToIndex
+from shared.domain.stages.work import Lease
 from shared.vectors.index import Index
 from shared.vectors.schema.points import Point
 from shared.vectors.transport.errors import RETRY_AFTER, CollectionRefused

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from shared.domain.chunks import ChunkContent
-from shared.domain.completeness import Completeness, Loss
-from shared.domain.pages import PageText
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.completeness import Completeness, Loss
+from shared.domain.stages.pages import PageText
 
 
 @dataclass(frozen=True, slots=True)

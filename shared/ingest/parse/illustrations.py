@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.document import ExtractedText
 from shared.ingest.parse.extraction import EmbeddedPicture, pictures_in

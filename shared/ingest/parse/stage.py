@@ -18,16 +18,16 @@ from pathlib import Path
 import structlog
 
 from shared.broker.wakeups import Wakeups
-from shared.domain import poison
-from shared.domain.attempts import FailedAttempt
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.filterable import require_fit
+from shared.domain.corpus.ids import chunk_id
 from shared.domain.errors import ForeaskError, Permanent, Unreadable
-from shared.domain.filterable import require_fit
-from shared.domain.ids import chunk_id
-from shared.domain.pages import PAGE_DPI, NewPage, OcrData, PagesOutcome, page_key
-from shared.domain.parsing import DocumentToParse, NewChunk, ParseOutcome
 from shared.domain.retry import RetryPolicy
-from shared.domain.work import Lease, LeaseExtension
+from shared.domain.stages import poison
+from shared.domain.stages.attempts import FailedAttempt
+from shared.domain.stages.pages import PAGE_DPI, NewPage, OcrData, PagesOutcome, page_key
+from shared.domain.stages.parsing import DocumentToParse, NewChunk, ParseOutcome
+from shared.domain.stages.work import Lease, LeaseExtension
 from shared.ingest.drain import Stage
 from shared.ingest.generate.generator import content_key
 from shared.ingest.generate.types import GenerationOptions

@@ -16,12 +16,12 @@ from typing import Protocol
 import structlog
 
 from shared.broker.wakeups import Wakeups
-from shared.domain import poison
-from shared.domain.attempts import FailedAttempt
 from shared.domain.errors import ForeaskError
-from shared.domain.pages import PAGE_DPI, PageOutcome, PageText, PageToRead
 from shared.domain.retry import RetryPolicy
-from shared.domain.work import Lease, LeaseExtension
+from shared.domain.stages import poison
+from shared.domain.stages.attempts import FailedAttempt
+from shared.domain.stages.pages import PAGE_DPI, PageOutcome, PageText, PageToRead
+from shared.domain.stages.work import Lease, LeaseExtension
 from shared.ingest.drain import Stage
 from shared.ingest.moved_uploads import decide_about_upload
 from shared.ingest.read.files import OpenFiles

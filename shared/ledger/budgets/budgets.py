@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Self
 from uuid import UUID
 
-from shared.domain.budgets import NO_TERMS, Budget, BudgetTerms, BudgetUnit, NewBudget, Period, SetBy
 from shared.domain.errors import Conflict, NotFound
+from shared.domain.spending.budgets import NO_TERMS, Budget, BudgetTerms, BudgetUnit, NewBudget, Period, SetBy
 from shared.ledger.budgets import fragments, holds
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.postgres import statements

@@ -20,10 +20,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from shared.domain.budgets import NO_PRICE, BudgetTerms, BudgetUnit, NewBudget, Period, Reserve, SetBy
-from shared.domain.generation import ChunkToGenerate
-from shared.domain.tiers import Tier
-from shared.domain.usage import Usage
+from shared.domain.spending.budgets import NO_PRICE, BudgetTerms, BudgetUnit, NewBudget, Period, Reserve, SetBy
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import Usage
+from shared.domain.stages.generation import ChunkToGenerate
 from shared.ledger.budgets import fragments
 from shared.ledger.model.estimated import unmarked
 from shared.ledger.model.rows.encoding import as_json

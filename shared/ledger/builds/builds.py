@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import Any, Self
 from uuid import UUID, uuid4
 
-from shared.domain.builds import Build, BuildDifferences, BuildProgress
-from shared.domain.collections import Collection, CollectionOptions
+from shared.domain.corpus.builds import Build, BuildDifferences, BuildProgress
+from shared.domain.corpus.collections import Collection, CollectionOptions
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.states import BuildState, DocumentState
 from shared.ledger.builds import comparison

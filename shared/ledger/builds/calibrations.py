@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from shared.domain.collections import Collection
-from shared.domain.questions import plain
+from shared.domain.corpus.collections import Collection
+from shared.domain.corpus.questions import plain
 from shared.ledger.model import states
 from shared.ledger.model.collections import collection_of
 from shared.ledger.model.rows.questions import QUESTIONS, passed_questions

@@ -13,9 +13,9 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from shared.domain.ids import accepted_id
-from shared.domain.indexing import ChunkToIndex, IndexOutcome
-from shared.domain.questions import plain
+from shared.domain.corpus.ids import accepted_id
+from shared.domain.corpus.questions import plain
+from shared.domain.stages.indexing import ChunkToIndex, IndexOutcome
 from shared.domain.states import AcceptedState
 from shared.ledger.documents.chunk_matching import ChunkedVersion, chunked_versions, counterpart
 from shared.ledger.documents.repeated_indexing import index_again

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from shared.domain.dead_letters import DeadLetter, DeadReason
+from shared.domain.corpus.dead_letters import DeadLetter, DeadReason
 from shared.domain.errors import NotFound
 from shared.domain.lanes import Lane
 from shared.ledger.documents import build_sync, versions

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from shared.domain.documents import DescribedVersion, Description
+from shared.domain.corpus.documents import DescribedVersion, Description
 from shared.ledger.model import states
 from shared.ledger.model.collection_options import options_of
 from shared.ledger.model.decoding import decoded

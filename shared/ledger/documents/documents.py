@@ -9,15 +9,15 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from shared.domain import readers
-from shared.domain.chunk_detail import ChunkDetail
-from shared.domain.collections import Collection
-from shared.domain.documents import DeletableDocument, Document, NewDocument, ShownVersion, Version
+from shared.domain.corpus import readers
+from shared.domain.corpus.chunk_detail import ChunkDetail
+from shared.domain.corpus.collections import Collection
+from shared.domain.corpus.documents import DeletableDocument, Document, NewDocument, ShownVersion, Version
+from shared.domain.corpus.filterable import require_fit
+from shared.domain.corpus.readers import is_outdated
 from shared.domain.errors import Conflict, NotFound
-from shared.domain.filterable import require_fit
 from shared.domain.jobs import JobKind
 from shared.domain.lanes import Lane
-from shared.domain.readers import is_outdated
 from shared.domain.states import ChunkState, DocumentState, PageState
 from shared.ledger.documents import (
     build_sync,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
-from shared.domain import readers
+from shared.domain.corpus import readers
 from shared.domain.states import DocumentState
 from shared.ledger.model import states
 from shared.ledger.postgres import statements

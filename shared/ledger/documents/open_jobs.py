@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import Conflict, JobIsOpen, NotFound
 from shared.domain.jobs import JobKind, JobState
 from shared.ledger.model import lanes, states

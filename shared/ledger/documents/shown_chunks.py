@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from shared.domain.chunk_detail import ChunkDetail
-from shared.domain.chunks import ChunkContent
-from shared.domain.questions import Acceptance, QuestionDetail, QuestionSource
+from shared.domain.corpus.chunk_detail import ChunkDetail
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.questions import Acceptance, QuestionDetail, QuestionSource
+from shared.domain.spending.usage import BilledCalls
 from shared.domain.states import AcceptedState, ChunkState
-from shared.domain.usage import BilledCalls
 from shared.ledger.model import states
 from shared.ledger.model.rows.attempts import usage_by_tier
 from shared.ledger.model.rows.history import attempts_of

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from shared.domain.completeness import stored_completeness
-from shared.domain.documents import Document, Progress
-from shared.domain.readers import is_outdated
+from shared.domain.corpus.completeness import stored_completeness
+from shared.domain.corpus.documents import Document, Progress
+from shared.domain.corpus.readers import is_outdated
 from shared.domain.states import DocumentState
 from shared.ledger.documents import listing
 from shared.ledger.model import states, tier_tokens

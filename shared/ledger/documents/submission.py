@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 
 import orjson
 
-from shared.domain.collections import Collection
-from shared.domain.documents import Document, NewDocument
+from shared.domain.corpus.collections import Collection
+from shared.domain.corpus.documents import Document, NewDocument
 from shared.ledger.documents import build_sync, shown_documents, versions
 from shared.ledger.documents.open_jobs import hold_load
 from shared.ledger.documents.shown_documents import document_of, progress_of

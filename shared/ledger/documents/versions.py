@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from shared.domain.documents import Version
-from shared.domain.sweeps import POINTS_STAY
+from shared.domain.corpus.documents import Version
+from shared.domain.stages.sweeps import POINTS_STAY
 from shared.ledger.documents import accepted_questions
 from shared.ledger.model import states
 from shared.ledger.model.rows.versions import version_rows

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from shared.domain.questions import plain
+from shared.domain.corpus.questions import plain
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.connections import Row
 from shared.ledger.postgres.database import Database

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.jobs import Job, JobKind, JobState, PauseReason
 from shared.domain.states import DocumentState

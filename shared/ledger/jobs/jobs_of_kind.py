@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
-from shared.domain.builds import Build
-from shared.domain.collections import Collection
+from shared.domain.corpus.builds import Build
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import LeaseLost, NotFound
 from shared.domain.jobs import JobClaim, JobKind, JobState
 from shared.ledger.documents import build_sync

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from shared.domain.collections import Collection, DamageCause
+from shared.domain.corpus.collections import Collection, DamageCause
 from shared.domain.jobs import JobState
 from shared.ledger.documents.audit import DocumentSnapshot
 from shared.ledger.model import states

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.collections import CollectionOptions
 from shared.domain.stored import known_fields
 
 

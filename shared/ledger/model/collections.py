@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any, Self
 from uuid import UUID, uuid4
 
-from shared.domain.collections import Collection, CollectionOptions, Damage, DamageCause
+from shared.domain.corpus.collections import Collection, CollectionOptions, Damage, DamageCause
+from shared.domain.corpus.filterable import FilterableField, with_more
+from shared.domain.corpus.index_location import IndexNames
 from shared.domain.errors import Conflict, NotFound
-from shared.domain.filterable import FilterableField, with_more
-from shared.domain.index_location import IndexNames
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import counters, states
 from shared.ledger.model.collection_options import options_json, options_of

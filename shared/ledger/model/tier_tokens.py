@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple, fields
 
-from shared.domain.tiers import Tier
-from shared.domain.usage import Usage, UsageByTier, total
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import Usage, UsageByTier, total
 
 _TIERS = (Tier.STANDARD, Tier.FLEX, Tier.BATCH)  # in the order of the array: new tiers are appended
 _KINDS = len(fields(Usage))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from shared.domain.actors import Actor
+from shared.domain.access.actors import Actor
 from shared.ledger.postgres.connections import Connection
 from shared.ledger.postgres.statements import Statement
 

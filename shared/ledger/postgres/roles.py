@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shared.domain.database_roles import APP_ROLE, PARSE_ROLE, SCALE_ROLE
+from shared.domain.access.database_roles import APP_ROLE, PARSE_ROLE, SCALE_ROLE
 from shared.ledger.postgres.database import AdvisoryLock, Database, begin_alone
 from shared.ledger.postgres.statements import Statement
 

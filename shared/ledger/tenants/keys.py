@@ -8,8 +8,8 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
+from shared.domain.access.keys import Key, KeyLimits, KeySpecification
 from shared.domain.errors import Conflict, NotFound
-from shared.domain.keys import Key, KeyLimits, KeySpecification
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.connections import Row
 from shared.ledger.postgres.database import Database

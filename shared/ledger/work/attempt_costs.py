@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shared.domain.usage import Cost
+from shared.domain.spending.usage import Cost
 from shared.ledger.model.rows.costs import cost_rows
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.connections import Connection

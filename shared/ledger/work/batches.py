@@ -15,14 +15,14 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from shared.domain.attempts import FailedAttempt
-from shared.domain.batches import Batch, LineContent, PlannedLine, Unanswered
-from shared.domain.budgets import NO_TERMS, BudgetTerms, Reserve
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import LeaseLost
-from shared.domain.generation import ChunkToGenerate, GenerateOutcome, SentLine
+from shared.domain.spending.budgets import NO_TERMS, BudgetTerms, Reserve
+from shared.domain.spending.usage import Usage, total
+from shared.domain.stages.attempts import FailedAttempt
+from shared.domain.stages.batches import Batch, LineContent, PlannedLine, Unanswered
+from shared.domain.stages.generation import ChunkToGenerate, GenerateOutcome, SentLine
 from shared.domain.states import BatchState
-from shared.domain.usage import Usage, total
 from shared.ledger.budgets import fragments
 from shared.ledger.budgets.holds import Bill
 from shared.ledger.ledger import StoreTerms

@@ -17,8 +17,8 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 
-from shared.domain.poison import SUSPECT_AFTER
 from shared.domain.queues import WorkQueue
+from shared.domain.stages.poison import SUSPECT_AFTER
 from shared.ledger.model import states
 from shared.ledger.postgres.connections import Row
 from shared.ledger.postgres.database import Database

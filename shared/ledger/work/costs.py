@@ -8,9 +8,9 @@ from datetime import date, timedelta
 from typing import Any, Self
 from uuid import UUID
 
-from shared.domain.budgets import NO_TERMS, BudgetTerms
-from shared.domain.tiers import Tier
-from shared.domain.usage import CostKind, Usage
+from shared.domain.spending.budgets import NO_TERMS, BudgetTerms
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import CostKind, Usage
 from shared.ledger.budgets import holds
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model.estimated import unmarked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from shared.domain.sweeps import HiddenVersion
+from shared.domain.stages.sweeps import HiddenVersion
 from shared.ledger.documents import accepted_questions, build_sync, versions
 from shared.ledger.model import states
 from shared.ledger.model.rows.versions import version_rows

@@ -11,14 +11,14 @@ from typing import Any, Self
 
 import asyncpg
 
-from shared.domain.attempts import FailedAttempt, PaidReply
-from shared.domain.budgets import NO_TERMS, BudgetTerms, Reserve
 from shared.domain.errors import BudgetExhausted, LeaseLost
-from shared.domain.generation import ChunkToGenerate, GenerateOutcome, generate_cost
-from shared.domain.rates import Rates
-from shared.domain.tiers import Tier
-from shared.domain.usage import Cost, Usage, with_cost
-from shared.domain.work import Lease, LeaseExtension
+from shared.domain.spending.budgets import NO_TERMS, BudgetTerms, Reserve
+from shared.domain.spending.rates import Rates
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import Cost, Usage, with_cost
+from shared.domain.stages.attempts import FailedAttempt, PaidReply
+from shared.domain.stages.generation import ChunkToGenerate, GenerateOutcome, generate_cost
+from shared.domain.stages.work import Lease, LeaseExtension
 from shared.ledger.budgets import fragments, holds
 from shared.ledger.budgets.holds import Bill
 from shared.ledger.ledger import StoreTerms

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Self
 from uuid import UUID
 
-from shared.domain.attempts import FailedAttempt
-from shared.domain.indexing import ChunkToIndex, EmbeddedChunk, FailedIndexing, IndexOutcome
 from shared.domain.retry import Dead
-from shared.domain.usage import Cost
-from shared.domain.work import Lease, LeaseExtension
+from shared.domain.spending.usage import Cost
+from shared.domain.stages.attempts import FailedAttempt
+from shared.domain.stages.indexing import ChunkToIndex, EmbeddedChunk, FailedIndexing, IndexOutcome
+from shared.domain.stages.work import Lease, LeaseExtension
 from shared.ledger.documents import accepted_questions
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import states

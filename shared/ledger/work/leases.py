@@ -7,7 +7,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Literal
 
-from shared.domain.work import Lease, LeaseExtension
+from shared.domain.stages.work import Lease, LeaseExtension
 from shared.ledger.model import states
 from shared.ledger.model.rows.attempts import lease_rows
 from shared.ledger.postgres import statements

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Self
 
-from shared.domain.documents import DeletableDocument
-from shared.domain.indexing import ChunkToIndex
-from shared.domain.sweeps import POINTS_STAY, Sweep
+from shared.domain.corpus.documents import DeletableDocument
+from shared.domain.stages.indexing import ChunkToIndex
+from shared.domain.stages.sweeps import POINTS_STAY, Sweep
 from shared.ledger.documents import versions
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import states

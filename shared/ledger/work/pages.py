@@ -17,10 +17,10 @@ from uuid import UUID
 import asyncpg
 import structlog
 
-from shared.domain.attempts import FailedAttempt
-from shared.domain.page_limits import PageLimits
-from shared.domain.pages import MOST_OF_A_CLAIM, PageOutcome, PagesOutcome, PageText, PageToRead
-from shared.domain.work import Lease, LeaseExtension
+from shared.domain.stages.attempts import FailedAttempt
+from shared.domain.stages.page_limits import PageLimits
+from shared.domain.stages.pages import MOST_OF_A_CLAIM, PageOutcome, PagesOutcome, PageText, PageToRead
+from shared.domain.stages.work import Lease, LeaseExtension
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import states
 from shared.ledger.model.decoding import decoded

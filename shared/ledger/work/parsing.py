@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import Self, TypeVar
 from uuid import UUID
 
-from shared.domain import readers
-from shared.domain.attempts import FailedAttempt
-from shared.domain.parsing import DocumentToParse, NewChunk, ParseOutcome
+from shared.domain.corpus import readers
+from shared.domain.stages.attempts import FailedAttempt
+from shared.domain.stages.parsing import DocumentToParse, NewChunk, ParseOutcome
+from shared.domain.stages.work import Lease, LeaseExtension
 from shared.domain.states import DocumentState
-from shared.domain.work import Lease, LeaseExtension
 from shared.ledger.documents import accepted_questions, build_sync, versions
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import states

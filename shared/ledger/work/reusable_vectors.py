@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from shared.domain.ids import chunk_id
-from shared.domain.indexing import ChunkToIndex, EmbeddedChunk
-from shared.domain.work import Lease
+from shared.domain.corpus.ids import chunk_id
+from shared.domain.stages.indexing import ChunkToIndex, EmbeddedChunk
+from shared.domain.stages.work import Lease
 from shared.ledger.model import states
 from shared.ledger.model.rows.questions import QUESTIONS, passed_questions
 from shared.ledger.postgres import statements

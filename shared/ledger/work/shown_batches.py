@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from shared.domain.batches import ShownBatch, Unanswered
 from shared.domain.errors import Conflict, NotFound
+from shared.domain.spending.usage import Usage
+from shared.domain.stages.batches import ShownBatch, Unanswered
 from shared.domain.states import BatchState
-from shared.domain.usage import Usage
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.connections import Row

@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 
 from shared.domain.durations import duration
 from shared.domain.errors import ForeaskError, NoCapacity, RateLimited, Unavailable
-from shared.domain.rates import Bucket
+from shared.domain.spending.rates import Bucket
 from shared.process.network import problem_of
 from shared.process.telemetry.metrics import BREAKER
 from shared.providers.limiter.script import (

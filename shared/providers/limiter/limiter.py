@@ -31,7 +31,7 @@ from shared.domain.errors import (
     UnsupportedTier,
     UnusableReply,
 )
-from shared.domain.rates import Bucket, Rates
+from shared.domain.spending.rates import Bucket, Rates
 from shared.process.network.brokers import CLIENT_NAME, read_broker_url
 from shared.process.network.problems import problem_of
 from shared.process.telemetry.metrics import LIMITER_SECONDS

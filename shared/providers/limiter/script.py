@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from redis.asyncio import Redis
 
-from shared.domain.rates import Bucket
+from shared.domain.spending.rates import Bucket
 
 _PREFIX = "foreask:limits"
 _NOT_NOW, _OPEN, _TENANT = -1, -2, -10

@@ -10,8 +10,8 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from shared.domain.errors import Unavailable
-from shared.domain.limit_use import LimitUnit, LimitUse
-from shared.domain.rates import Rates
+from shared.domain.spending.limit_use import LimitUnit, LimitUse
+from shared.domain.spending.rates import Rates
 from shared.providers.limiter.endings import TenantPause
 from shared.providers.limiter.limiter import Limiter
 from shared.providers.limiter.script import Breaker, LimiterScript

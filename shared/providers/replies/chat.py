@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from shared.domain.errors import Refused, UnusableReply
-from shared.domain.tiers import Tier, tier_of_reply
-from shared.domain.usage import Usage
+from shared.domain.spending.tiers import Tier, tier_of_reply
+from shared.domain.spending.usage import Usage
 from shared.providers.replies.estimates import tokens_in
 from shared.providers.replies.thinking import ThinkingFilter, without_thinking
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import structlog
 
 from shared.domain.errors import ForeaskError, UnusableReply
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 
 log = structlog.get_logger()
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from shared.domain.usage import Usage
+from shared.domain.spending.usage import Usage
 
 Form = Literal["generative", "extractive"]
 IncompleteReason = Literal["length", "content_filter", "interrupted"]

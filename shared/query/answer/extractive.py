@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from shared.domain.collections import Baseline
+from shared.domain.corpus.collections import Baseline
 from shared.domain.errors import Permanent
 from shared.providers.embedding import Embedder, cosines_of, embed_each
 from shared.query.answer.answer import Answer, Form, Passage, nothing_found

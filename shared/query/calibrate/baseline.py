@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shared.domain.collections import Baseline
+from shared.domain.corpus.collections import Baseline
 from shared.domain.vectors import Vectors
 
 MAX_PAIRS = 200  # questions, each with its own text

@@ -21,9 +21,9 @@ from uuid import UUID
 import numpy as np
 import structlog
 
-from shared.domain.collections import Baseline, Collection
+from shared.domain.corpus.collections import Baseline, Collection
+from shared.domain.corpus.ids import question_point_id
 from shared.domain.errors import ForeaskError, InvalidInput, Transient
-from shared.domain.ids import question_point_id
 from shared.domain.vectors import Vectors
 from shared.ledger.builds.calibrations import CalibrationClaim, Calibrations, PassedQuestion
 from shared.providers.embedding import Embedders

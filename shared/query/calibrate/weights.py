@@ -20,7 +20,7 @@ from itertools import product
 
 import numpy as np
 
-from shared.domain.collections import Weights
+from shared.domain.corpus.collections import Weights
 from shared.query.calibrate.significance import Interval, Values, interval
 from shared.query.retrieve.query import CHANNELS, Channel
 from shared.query.retrieve.scores.channels import ChannelHits

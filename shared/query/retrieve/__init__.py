@@ -1,6 +1,6 @@
 """Retrieval: a question is matched against questions and texts, folded to distinct chunks, and fitted to a budget."""
 
-from shared.domain.collections import Weights
+from shared.domain.corpus.collections import Weights
 from shared.query.retrieve.chunks import RetrievedChunk
 from shared.query.retrieve.live import LiveRetriever
 from shared.query.retrieve.query import CHANNELS, Channel, FusionName, Query, QuestionOrigin, ReturnOrder, ReturnUnit

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.query.retrieve.query import Channel, QuestionOrigin
 from shared.query.retrieve.scores.default_fusion import ScoreParts
 from shared.query.retrieve.scores.fusion import ChannelRank, Match

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.errors import Conflict, NotFound
 from shared.query.retrieve.query import Query
 from shared.query.retrieve.retriever import Retrieval, Retriever

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
 
-from shared.domain.collections import Weights
+from shared.domain.corpus.collections import Weights
 from shared.query.rewrite import RewriteOptions
 
 Channel = Literal["questions", "text", "bm25"]

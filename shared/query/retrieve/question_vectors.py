@@ -8,7 +8,7 @@ from uuid import UUID
 
 import numpy as np
 
-from shared.domain.collections import Collection
+from shared.domain.corpus.collections import Collection
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import Embedders
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from shared.domain.collections import Baseline, Weights
+from shared.domain.corpus.collections import Baseline, Weights
 from shared.query.retrieve.query import Channel, Query, QuestionOrigin
 from shared.query.retrieve.scores.channels import ChannelHits, ChannelQuery
 from shared.query.retrieve.scores.fusion import fuse

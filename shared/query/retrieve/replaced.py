@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from shared.domain.documents import ShownVersion
-from shared.domain.sweeps import POINTS_STAY
+from shared.domain.corpus.documents import ShownVersion
+from shared.domain.stages.sweeps import POINTS_STAY
 from shared.process.clock import elapsed_seconds
 
 _DELETED_AFTER_SECONDS = POINTS_STAY.total_seconds() + 10  # the scheduler may be late

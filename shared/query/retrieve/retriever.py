@@ -13,10 +13,10 @@ from uuid import UUID
 
 import structlog
 
-from shared.domain.collections import Baseline, Collection, Weights
-from shared.domain.documents import ShownVersion, Version
+from shared.domain.corpus.collections import Baseline, Collection, Weights
+from shared.domain.corpus.documents import ShownVersion, Version
+from shared.domain.spending.usage import Usage
 from shared.domain.text.bm25 import query_vector
-from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.process.clock import elapsed_seconds
 from shared.providers.embedding import Embedders, pack

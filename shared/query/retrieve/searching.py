@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shared.domain.collections import Weights
+from shared.domain.corpus.collections import Weights
 from shared.query.retrieve.query import Channel, Query
 from shared.query.retrieve.scores.channels import ChannelHits, ChannelQuery, fold, full_bm25, limit_of, search_of
 from shared.vectors.index import Index

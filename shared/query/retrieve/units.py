@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from shared.domain.index_location import IndexLocation
+from shared.domain.corpus.index_location import IndexLocation
 from shared.domain.text.headings import common_path
 from shared.domain.text.sentences import Sentence, sentences
 from shared.domain.vectors import Vectors

@@ -18,7 +18,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from shared.domain.filterable import MOST_DATETIMES, MOST_NUMBERS, NUMBERS, FieldType, FilterableField, fits, values_of
+from shared.domain.corpus.filterable import (
+    MOST_DATETIMES,
+    MOST_NUMBERS,
+    NUMBERS,
+    FieldType,
+    FilterableField,
+    fits,
+    values_of,
+)
 
 TERMS = "terms"
 BOUNDS = frozenset({"gt", "gte", "lt", "lte"})

@@ -26,9 +26,9 @@ from itertools import repeat
 from typing import Any
 from uuid import UUID
 
+from shared.domain.corpus.filterable import FilterableField
+from shared.domain.corpus.index_location import IndexLocation, index_location_of
 from shared.domain.errors import InvalidInput
-from shared.domain.filterable import FilterableField
-from shared.domain.index_location import IndexLocation, index_location_of
 from shared.vectors.schema.fields import BOUNDS, indexed_condition
 from shared.vectors.schema.groups import KINDS, PointKind, group
 

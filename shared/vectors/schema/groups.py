@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from shared.domain.index_location import IndexLocation
+from shared.domain.corpus.index_location import IndexLocation
 
 PointKind = Literal["q", "t"]
 """Of questions, or of texts: each text is one point of its chunk."""

@@ -1,7 +1,7 @@
 """The points in Qdrant: one per question and one per chunk.
 
-A point belongs to one version, which is part of its id (`shared.domain.ids`). An edit that shares a chunk with the
-visible version therefore writes other points for it.
+A point belongs to one version, which is part of its id (`shared.domain.corpus.ids`). An edit that shares a chunk with
+the visible version therefore writes other points for it.
 
 Both kinds have the vector `dense`, the points of texts also `bm25`. Collections of all tenants share one Qdrant
 collection, in which `group` names the build of the collection and the kind of point: one upsert writes chunks of many
@@ -16,11 +16,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from shared.domain.chunks import ChunkContent
-from shared.domain.filterable import FilterableField
-from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
-from shared.domain.index_location import IndexLocation
-from shared.domain.questions import AcceptedQuestion
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.filterable import FilterableField
+from shared.domain.corpus.ids import accepted_point_id, chunk_point_id, question_point_id
+from shared.domain.corpus.index_location import IndexLocation
+from shared.domain.corpus.questions import AcceptedQuestion
 from shared.domain.text.bm25 import document_vector
 from shared.domain.vectors import Vectors
 from shared.vectors.schema.fields import indexed_values

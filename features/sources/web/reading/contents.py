@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from features.sources.web.reading.robots import MOST_PATTERN_CHARS, MOST_RULES, MOST_SITEMAPS, Robots
 from shared.confined.reading import Reader, as_file
-from shared.domain.document_fields import MOST_KEY_BYTES
+from shared.domain.corpus.document_fields import MOST_KEY_BYTES
 from shared.domain.errors import Unreadable
 
 T = TypeVar("T")

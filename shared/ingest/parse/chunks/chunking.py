@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from zlib import crc32
 
-from shared.domain.chunks import ChunkContent
-from shared.domain.pages import PageText
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.stages.pages import PageText
 from shared.domain.text.headings import common_path
 from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.chunks.blocks import Block, scan, scan_plain

@@ -10,7 +10,7 @@ from functools import cache
 
 import gcld3
 
-from shared.domain.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.text.words import stop_word_share
 
 _LEAST_LETTERS = 40  # of prose: in fewer the detector guesses

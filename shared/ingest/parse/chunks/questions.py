@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import log
 
-from shared.domain.chunks import ChunkContent
-from shared.domain.documents import ReadyQuestion
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.documents import ReadyQuestion
 from shared.domain.text.words import WORD, terms_of
 
 

@@ -20,10 +20,10 @@ import orjson
 
 from shared.confined import usage
 from shared.confined.protocol import DETAIL_CHARS, REASON_CHARS, Load, ProcessMustExit, Work
-from shared.domain.chunks import ChunkContent
-from shared.domain.documents import ReadyQuestion
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.documents import ReadyQuestion
 from shared.domain.errors import Unreadable
-from shared.domain.pages import PageText
+from shared.domain.stages.pages import PageText
 from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.chunks.chunking import divide
 from shared.ingest.parse.chunks.languages import load as load_detector

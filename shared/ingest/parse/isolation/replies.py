@@ -17,8 +17,8 @@ from typing_extensions import TypedDict
 
 from shared.confined.process import InvalidReply
 from shared.confined.protocol import DETAIL_CHARS, REASON_CHARS
-from shared.domain.chunks import ChunkContent
-from shared.domain.completeness import (
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.completeness import (
     LOCATION_CHARS,
     MOST_LOSSES,
     MOST_SAMPLE_WORDS,
@@ -28,8 +28,8 @@ from shared.domain.completeness import (
     Completeness,
     Loss,
 )
-from shared.domain.document_fields import MOST_KEY_BYTES
-from shared.domain.pages import MAX_PICTURE_BYTES, PageText
+from shared.domain.corpus.document_fields import MOST_KEY_BYTES
+from shared.domain.stages.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse.document import PagesToRead, ParsedDocument
 from shared.ingest.parse.isolation.protocol import ParseReplyOutcome
 from shared.ingest.parse.scans.limits import MAX_ILLUSTRATION_BYTES

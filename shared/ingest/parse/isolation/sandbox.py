@@ -26,9 +26,9 @@ from shared.confined.process import (
     remove_leftovers,
     took_too_long,
 )
-from shared.domain.documents import ReadyQuestion
+from shared.domain.corpus.documents import ReadyQuestion
 from shared.domain.errors import Transient, Unreadable
-from shared.domain.pages import PAGE_DPI, PageText
+from shared.domain.stages.pages import PAGE_DPI, PageText
 from shared.ingest.parse import kinds
 from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading

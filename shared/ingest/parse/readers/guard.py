@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from shared.domain.completeness import MOST_SAMPLE_WORDS, SAMPLE_WORD_CHARS, Loss
+from shared.domain.corpus.completeness import MOST_SAMPLE_WORDS, SAMPLE_WORD_CHARS, Loss
 from shared.ingest.parse.readers.reading import Part
 
 MOST_MISSING = 0.01

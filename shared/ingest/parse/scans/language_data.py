@@ -10,7 +10,7 @@ from hashlib import file_digest
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from shared.domain.pages import OcrData
+from shared.domain.stages.pages import OcrData
 
 COMMON_LANGUAGES = ("eng", "deu", "fra", "spa")
 """The installed ones are read by default. More languages cost time and errors, so others must be named."""

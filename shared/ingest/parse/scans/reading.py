@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageFilter
 
-from shared.domain.chunks import SURE_CONFIDENCE
+from shared.domain.corpus.chunks import SURE_CONFIDENCE
 from shared.domain.errors import Unreadable
-from shared.domain.pages import PageText
+from shared.domain.stages.pages import PageText
 from shared.ingest.parse import kinds
 from shared.ingest.parse.scans import pdf_pages, pictures
 from shared.ingest.parse.scans.engine import Engine, Found

@@ -7,7 +7,7 @@ from math import sqrt
 
 from PIL import Image
 
-from shared.domain.pages import MAX_PICTURE_BYTES
+from shared.domain.stages.pages import MAX_PICTURE_BYTES
 
 _SHOWN_DPI = 100
 """Letters of 8 points are legible, and an A4 page has 827 x 1,169 pixels."""

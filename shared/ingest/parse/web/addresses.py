@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, urljoin, urlsplit
 
-from shared.domain.document_fields import MOST_KEY_BYTES
+from shared.domain.corpus.document_fields import MOST_KEY_BYTES
 
 _PORTS = {"http": 80, "https": 443}
 _LONGEST = 4_000  # characters of a link before it is normalised

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.domain.attempts import FailedAttempt, PaidReply
 from shared.domain.retry import Dead, Decision
-from shared.domain.usage import Usage, UsageByTier
-from shared.domain.work import Lease
+from shared.domain.spending.usage import Usage, UsageByTier
+from shared.domain.stages.attempts import FailedAttempt, PaidReply
+from shared.domain.stages.work import Lease
 from shared.ledger.model import tier_tokens
 from shared.ledger.model.rows.encoding import bytea, encoded
 from shared.ledger.postgres.connections import Row

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from shared.domain.batches import PlannedLine
-from shared.domain.work import Lease
+from shared.domain.stages.batches import PlannedLine
+from shared.domain.stages.work import Lease
 from shared.ledger.model.rows.attempts import lease_columns
 from shared.ledger.model.rows.encoding import bytea, encoded
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shared.domain.usage import Cost
+from shared.domain.spending.usage import Cost
 from shared.ledger.model.estimated import marked
 from shared.ledger.model.rows.encoding import encoded
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shared.domain.attempts import PaidReply
-from shared.domain.chunks import ChunkContent
-from shared.domain.generation import ChunkToGenerate, GenerateOutcome
-from shared.domain.usage import Usage, UsageByTier, total
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.spending.usage import Usage, UsageByTier, total
+from shared.domain.stages.attempts import PaidReply
+from shared.domain.stages.generation import ChunkToGenerate, GenerateOutcome
 from shared.ledger.model.collection_options import options_of
 from shared.ledger.model.rows.attempts import (
     lease_columns,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.domain.dead_letters import PastAttempt
+from shared.domain.corpus.dead_letters import PastAttempt
 from shared.domain.stored import known_fields
 
 

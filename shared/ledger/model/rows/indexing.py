@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from shared.domain.chunks import ChunkContent
-from shared.domain.indexing import ChunkToIndex, IndexOutcome
-from shared.domain.questions import AcceptedQuestion
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.questions import AcceptedQuestion
+from shared.domain.stages.indexing import ChunkToIndex, IndexOutcome
 from shared.ledger.model.collection_options import options_of
 from shared.ledger.model.rows.attempts import lease_columns, lease_of
 from shared.ledger.model.rows.encoding import encoded

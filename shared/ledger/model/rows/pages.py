@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shared.domain.pages import PageOutcome, PagesOutcome, PageText, PageToRead
+from shared.domain.stages.pages import PageOutcome, PagesOutcome, PageText, PageToRead
 from shared.ledger.model.rows.attempts import lease_columns, lease_of
 from shared.ledger.model.rows.encoding import bytea, encoded
 from shared.ledger.postgres.connections import Row

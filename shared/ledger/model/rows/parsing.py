@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from shared.domain.documents import ReadyQuestion
-from shared.domain.parsing import DocumentToParse, NewChunk, ParseOutcome
-from shared.domain.readers import reader_of
+from shared.domain.corpus.documents import ReadyQuestion
+from shared.domain.corpus.readers import reader_of
+from shared.domain.stages.parsing import DocumentToParse, NewChunk, ParseOutcome
+from shared.domain.stages.work import Lease
 from shared.domain.stored import known_fields
-from shared.domain.work import Lease
 from shared.ledger.model.collection_options import options_of
 from shared.ledger.model.rows.encoding import bytea, encoded
 from shared.ledger.postgres.connections import Row

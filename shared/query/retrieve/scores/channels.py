@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log
 
-from shared.domain.ids import chunk_of_point
+from shared.domain.corpus.ids import chunk_of_point
 from shared.domain.text.bm25 import MOST_OF_A_TERM, QueryVector
 from shared.domain.vectors import Vectors
 from shared.query.retrieve.query import Channel

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.domain.collections import Weights
+from shared.domain.corpus.collections import Weights
 from shared.query.retrieve.query import CHANNELS, Channel
 from shared.query.retrieve.scores.channels import ChannelHits
 

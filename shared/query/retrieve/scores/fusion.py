@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shared.domain.collections import Weights
+from shared.domain.corpus.collections import Weights
 from shared.query.retrieve.query import Channel, FusionName
 from shared.query.retrieve.scores.default_fusion import Channels, ScoreParts, evidence, scores_in
 

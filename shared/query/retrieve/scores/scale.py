@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from shared.domain.collections import Baseline
+from shared.domain.corpus.collections import Baseline
 from shared.query.retrieve.query import Channel
 from shared.query.retrieve.scores.channels import ChannelHits
 

@@ -8,15 +8,15 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from shared.domain.attempts import FailedAttempt, Outcome
-from shared.domain.chunks import ChunkContent
-from shared.domain.collections import CollectionOptions
-from shared.domain.index_location import IndexLocation, index_location_of
-from shared.domain.questions import AcceptedQuestion
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.collections import CollectionOptions
+from shared.domain.corpus.index_location import IndexLocation, index_location_of
+from shared.domain.corpus.questions import AcceptedQuestion
 from shared.domain.retry import Dead
+from shared.domain.spending.usage import Cost
+from shared.domain.stages.attempts import FailedAttempt, Outcome
+from shared.domain.stages.work import Lease
 from shared.domain.states import AcceptedState
-from shared.domain.usage import Cost
-from shared.domain.work import Lease
 
 
 @dataclass(frozen=True, slots=True)

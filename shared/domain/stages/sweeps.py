@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from shared.domain.index_location import IndexLocation, index_location_of
+from shared.domain.corpus.index_location import IndexLocation, index_location_of
 
 # Points of a replaced version stay for this time, because a search that started before needs them. No search is longer.
 POINTS_STAY = timedelta(seconds=20)

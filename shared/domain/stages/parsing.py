@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from shared.domain.attempts import FailedAttempt, Outcome
-from shared.domain.chunks import ChunkContent
-from shared.domain.collections import CollectionOptions
-from shared.domain.completeness import Completeness
-from shared.domain.documents import ReadyQuestion
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.collections import CollectionOptions
+from shared.domain.corpus.completeness import Completeness
+from shared.domain.corpus.documents import ReadyQuestion
 from shared.domain.retry import Dead
-from shared.domain.work import Lease
+from shared.domain.stages.attempts import FailedAttempt, Outcome
+from shared.domain.stages.work import Lease
 
 
 @dataclass(frozen=True, slots=True)

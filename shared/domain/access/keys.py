@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from shared.domain.access.key_texts import OPERATOR
 from shared.domain.errors import InvalidInput
-from shared.domain.key_texts import OPERATOR
 
 
 class Scope(StrEnum):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 from uuid import UUID
 
-from shared.domain.questions import plain
+from shared.domain.corpus.questions import plain
 
 # Any fixed one: ids must not change between releases.
 _NAMESPACE = UUID("6ba1f1d2-3c0e-4f0e-9d53-0f8a3f6e7a11").bytes

@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Final
 from uuid import UUID
 
-from shared.domain.tiers import Tier
-from shared.domain.usage import CostKind, Usage
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import CostKind, Usage
 
 BILLIONTHS: Final = 1_000_000_000  # of the currency of the prices, in which the ledger counts money
 NO_PRICE: Final = 2**53  # the cost of a call with an unknown price: more than any budget has

@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Any, Literal
 from uuid import UUID
 
-from shared.domain.filterable import FilterableField
-from shared.domain.index_location import IndexLocation, index_location_of
+from shared.domain.corpus.filterable import FilterableField
+from shared.domain.corpus.index_location import IndexLocation, index_location_of
 from shared.domain.stored import known_fields
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from shared.domain.chunks import ChunkContent
-from shared.domain.dead_letters import PastAttempt
-from shared.domain.questions import QuestionDetail
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.dead_letters import PastAttempt
+from shared.domain.corpus.questions import QuestionDetail
+from shared.domain.spending.usage import BilledCalls
 from shared.domain.states import ChunkState
-from shared.domain.usage import BilledCalls
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from shared.domain.retry import Dead, Decision
-from shared.domain.usage import Cost, Usage, UsageByTier
-from shared.domain.work import Lease
+from shared.domain.spending.usage import Cost, Usage, UsageByTier
+from shared.domain.stages.work import Lease
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
-from shared.domain.chunks import ChunkContent
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.collections import CollectionOptions
+from shared.domain.spending.usage import Usage
+from shared.domain.stages.work import Lease
 from shared.domain.states import BatchState
-from shared.domain.usage import Usage
-from shared.domain.work import Lease
 
 _INPUT_FILE = re.compile(r"foreask-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.jsonl")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from shared.domain.attempts import FailedAttempt, Outcome, PaidReply
-from shared.domain.budgets import Reserve
-from shared.domain.chunks import ChunkContent
-from shared.domain.collections import CollectionOptions
+from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.collections import CollectionOptions
 from shared.domain.retry import Dead
-from shared.domain.tiers import Tier
-from shared.domain.usage import Cost, Usage, UsageByTier, with_cost
-from shared.domain.work import Lease
+from shared.domain.spending.budgets import Reserve
+from shared.domain.spending.tiers import Tier
+from shared.domain.spending.usage import Cost, Usage, UsageByTier, with_cost
+from shared.domain.stages.attempts import FailedAttempt, Outcome, PaidReply
+from shared.domain.stages.work import Lease
 
 
 @dataclass(frozen=True, slots=True)

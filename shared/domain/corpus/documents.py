@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from shared.domain.collections import Collection
-from shared.domain.completeness import Completeness
-from shared.domain.filterable import FilterableField
-from shared.domain.index_location import IndexLocation, index_location_of
+from shared.domain.corpus.collections import Collection
+from shared.domain.corpus.completeness import Completeness
+from shared.domain.corpus.filterable import FilterableField
+from shared.domain.corpus.index_location import IndexLocation, index_location_of
+from shared.domain.spending.usage import UsageByTier
 from shared.domain.states import DocumentState
-from shared.domain.usage import UsageByTier
 
 Version = tuple[UUID, int]
 """The row of a document, and one of its versions."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from uuid import UUID
 
-from shared.domain.attempts import FailedAttempt, Outcome
-from shared.domain.parsing import DocumentToParse
 from shared.domain.retry import Dead
-from shared.domain.work import Lease
+from shared.domain.stages.attempts import FailedAttempt, Outcome
+from shared.domain.stages.parsing import DocumentToParse
+from shared.domain.stages.work import Lease
 
 PAGE_DPI = 200
 """Resolution at which pages are read; it is part of their keys."""

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from shared.domain.collections import CollectionOptions
-from shared.domain.index_location import IndexLocation, index_location_of
+from shared.domain.corpus.collections import CollectionOptions
+from shared.domain.corpus.index_location import IndexLocation, index_location_of
 from shared.domain.states import BuildState, DocumentState
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
-from shared.domain.tiers import Tier
+from shared.domain.spending.tiers import Tier
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Who may do what: keys, tenants, authors of changes, and database roles."""

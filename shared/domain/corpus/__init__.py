@@ -1,0 +1,1 @@
+"""Collections, documents and chunks, and what is known of their contents."""

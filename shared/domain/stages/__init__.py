@@ -1,0 +1,1 @@
+"""Work items of the stages, their claims and their outcomes."""
