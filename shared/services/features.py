@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from shared.domain.jobs import JobKind
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.services.parts import Parts
-from shared.storage.references import Originals
 
 if TYPE_CHECKING:
     from shared.maintenance.jobs.runner import JobWork
+    from shared.storage.references import Originals
 
 
 @dataclass(frozen=True, slots=True)

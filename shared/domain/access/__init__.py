@@ -1,1 +1,1 @@
-"""Who may do what: keys, tenants, authors of changes, and database roles."""
+"""Keys and their scopes, the authors of changes, and database roles."""

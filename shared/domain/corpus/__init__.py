@@ -1,1 +1,1 @@
-"""Collections, documents and chunks, and what is known of their contents."""
+"""Collections, builds, documents and chunks."""

@@ -1,1 +1,1 @@
-"""What calls cost, and the limits on calls, tokens and money."""
+"""The costs of calls, and the limits on calls, tokens and money."""

@@ -178,7 +178,7 @@ class Connection:
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[Callable[[], Any]]:
-        """Undo the block, and not the transaction, if the block raises, or calls and awaits what it gets."""
+        """Undo the block, but not the transaction, if the block raises, or awaits the function that this yields."""
         self._savepoints += 1
         name, is_undone = f"s{self._savepoints}", False
 

@@ -287,28 +287,33 @@ class Database:
             with traces.span("transaction", "client", _POSTGRESQL):
                 yield
             seconds = _OK_SECONDS
-        except _LOST as error:
-            self._unavailable = True
-            raise _unavailable(error) from error
-        except _COLLISIONS as error:
-            raise TransactionConflict(
-                "another transaction of the ledger (PostgreSQL) conflicted with this one",
-                component="ledger",
-                retry_after=_RETRY_AFTER,
-            ) from error
-        except asyncpg.PostgresError as error:
+        except (asyncpg.PostgresError, *_LOST) as error:
             _forget_values(error)
-            if _is_lost(error):
-                self._unavailable = True
-                raise _unavailable(error) from error
-            if isinstance(error, asyncpg.DataError):
-                raise Permanent("the ledger (PostgreSQL) cannot store a value") from error
-            raise
+            converted = _converted(error)
+            self._unavailable |= isinstance(converted, Unavailable) and not isinstance(converted, TransactionConflict)
+            if converted is None:
+                raise
+            raise converted from error
         else:
             if self._unavailable:
                 self._unavailable, self._back_at = False, time.monotonic()
         finally:
             seconds.observe(time.perf_counter() - started)
+
+
+def _converted(error: BaseException) -> Exception | None:
+    """Return the error of the ledger for an error of the driver; None for a mistake in a statement."""
+    if isinstance(error, _COLLISIONS):
+        return TransactionConflict(
+            "another transaction of the ledger (PostgreSQL) conflicted with this one",
+            component="ledger",
+            retry_after=_RETRY_AFTER,
+        )
+    if isinstance(error, _LOST) or _is_lost(error):
+        return _unavailable(error)
+    if isinstance(error, asyncpg.DataError):
+        return Permanent("the ledger (PostgreSQL) cannot store a value")
+    return None
 
 
 def _is_lost(error: BaseException) -> bool:
@@ -356,14 +361,15 @@ async def _try_lock(connection: Connection, which: AdvisoryLock) -> bool:
     return locked
 
 
-def _forget_values(error: asyncpg.PostgresError) -> None:
-    """Reduce an error to its first sentence, which names tables and columns.
+def _forget_values(error: BaseException) -> None:
+    """Reduce an error of PostgreSQL to its first sentence, which names tables and columns.
 
     PostgreSQL's details quote rows, and messages about values quote the values. Unexpected errors are logged with their
     tracebacks.
     """
-    error.args = ("a value does not fit" if isinstance(error, asyncpg.DataError) else str(error.args[0]),)
-    error.detail = error.hint = None
+    if isinstance(error, asyncpg.PostgresError):
+        error.args = ("a value does not fit" if isinstance(error, asyncpg.DataError) else str(error.args[0]),)
+        error.detail = error.hint = None
 
 
 def _unavailable(error: BaseException) -> Unavailable:

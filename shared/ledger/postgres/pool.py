@@ -22,7 +22,7 @@ _CLOSE_SECONDS = 2.0
 
 
 class Pool:
-    """Lends connections. The one that was returned last is lent first, because it has the statements prepared.
+    """Lends connections: first the newest returned one, because it has the statements prepared.
 
     Args:
         open_connection: opens a connection.
@@ -35,6 +35,7 @@ class Pool:
         self._free = asyncio.Semaphore(size)
         self._idle = deque[Connection]()
         self._lent = 0
+        self._is_closed = False
 
     @property
     def lent(self) -> int:
@@ -65,7 +66,7 @@ class Pool:
             except Exception:
                 is_usable = not connection.is_closed
                 if not is_usable:
-                    self.close_idle()  # the server was lost: those that are idle were, too
+                    self.close_idle()  # the idle connections are probably lost, too
                 raise
             finally:
                 await self._return(connection, is_usable=is_usable and not connection.is_in_transaction)
@@ -75,14 +76,18 @@ class Pool:
 
     async def _take(self) -> Connection:
         while self._idle:
-            connection = self._idle.pop()
-            if await _is_usable(connection):
+            connection, is_usable = self._idle.pop(), False
+            try:
+                is_usable = await _is_usable(connection)
+            finally:
+                if not is_usable:
+                    connection.driver.terminate()
+            if is_usable:
                 return connection
-            connection.driver.terminate()
         return await self._open()
 
     async def _return(self, connection: Connection, *, is_usable: bool) -> None:
-        if is_usable:
+        if is_usable and not self._is_closed:
             connection.idle_since = time.monotonic()
             self._idle.append(connection)
         else:
@@ -94,7 +99,8 @@ class Pool:
             self._idle.pop().driver.terminate()
 
     async def aclose(self) -> None:
-        """Close the idle connections."""
+        """Close the idle connections now, and each other one when it is returned."""
+        self._is_closed = True
         while self._idle:
             await _close(self._idle.pop())
 
