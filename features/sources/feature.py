@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from shared.domain.jobs import JobKind
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.maintenance.jobs.runner import JobWork
 from shared.services.features import Feature, Step
 from shared.services.parts import Parts
-from shared.storage.references import Originals
+
+if TYPE_CHECKING:  # an index worker opens no original
+    from shared.storage.references import Originals
 
 
 def _steps(parts: Parts) -> Sequence[Step]:
