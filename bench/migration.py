@@ -220,7 +220,8 @@ def fill(deployment: Deployment, documents: int) -> tuple[int, float]:
 
 def wait_for_rest(deployment: Deployment) -> None:
     """Wait until Qdrant has indexed the ingested points and has joined its segments."""
-    reply = httpx.get(f"{deployment.stack.settings.qdrant_url}/collections", trust_env=False).raise_for_status()
+    url = f"{deployment.stack.settings.qdrant_url}/collections"
+    reply = httpx.get(url, headers=deployment.qdrant_headers, trust_env=False).raise_for_status()
     for collection in reply.json()["result"]["collections"]:
         asyncio.run(wait_for_graphs(deployment, collection["name"]))
 

@@ -97,7 +97,7 @@ async def fill(deployment: Deployment, chunks: int, texts: ZipfTexts) -> str:
 async def wait_for_graphs(deployment: Deployment, name: str) -> None:
     """Wait until Qdrant has indexed the loaded points and has joined its segments."""
     url = f"{deployment.stack.settings.qdrant_url}/collections/{name}"
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, headers=deployment.qdrant_headers) as http:
         green = 0
         while green < GREEN_SECONDS:
             await asyncio.sleep(1)

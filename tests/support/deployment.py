@@ -151,6 +151,12 @@ class Deployment:
         self.port = free_port()
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", trust_env=False, timeout=60)
 
+    @property
+    def qdrant_headers(self) -> dict[str, str]:
+        """The headers that Qdrant requires."""
+        key = self.stack.settings.qdrant_api_key
+        return {} if key is None else {"api-key": key.get_secret_value()}
+
     def start(self) -> Self:
         self.stack.start()
         self.run("migrate", [sys.executable, "-m", "shared.ledger"]).wait()
