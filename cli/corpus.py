@@ -14,7 +14,7 @@ from features.sources.tables.formats import (
     JSON_LINES,
     Columns,
     Json,
-    Row,
+    TableRow,
     Truncated,
     lines_of,
     names_in,
@@ -57,7 +57,7 @@ class Corpus(Protocol):
 
     name: str
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[TableRow]:
         """Yield the rows, in order.
 
         Raises:
@@ -106,11 +106,11 @@ class JsonLinesCorpus:
         self._columns = columns
         self.name = path.name
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[TableRow]:
         for number, line in _lines(self._path):
             yield self._row(number, line)
 
-    def _row(self, number: int, line: bytes | None) -> Row:
+    def _row(self, number: int, line: bytes | None) -> TableRow:
         return row_of_line(number, line, self._columns, self.name)
 
     def survey(self) -> CorpusSurvey:
@@ -148,7 +148,7 @@ class ParquetCorpus:
         with self._open() as file:
             self._columns = columns.among(file.schema_arrow.names, path.name, _HINT)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[TableRow]:
         with self._open() as file:
             yield from parquet_rows(file, self._columns, self.name)
 

@@ -16,7 +16,7 @@ from cli.client import CliClient, problem_of
 from cli.corpus import Corpus
 from cli.ingestion import SEARCHABLE
 from cli.meter import IngestCounts
-from features.sources.tables.formats import Row, Truncated
+from features.sources.tables.formats import TableRow, Truncated
 from shared.domain.errors import Transient
 
 BATCHES_AT_ONCE = 4
@@ -130,7 +130,7 @@ def _record_first(running: deque[tuple[Future[list[BatchLine]], _RowBatch]], loa
         load.record(number, line)
 
 
-def _until_truncated(rows: Iterable[Row], truncated: list[Truncated]) -> Iterator[Row]:
+def _until_truncated(rows: Iterable[TableRow], truncated: list[Truncated]) -> Iterator[TableRow]:
     """Yield the rows. If the file is truncated, append the error to a list instead of raising it."""
     try:
         yield from rows
@@ -138,7 +138,7 @@ def _until_truncated(rows: Iterable[Row], truncated: list[Truncated]) -> Iterato
         truncated.append(error)
 
 
-def _batches(rows: Iterable[Row], load: CorpusLoad) -> Iterator[_RowBatch]:
+def _batches(rows: Iterable[TableRow], load: CorpusLoad) -> Iterator[_RowBatch]:
     batch = _RowBatch()
     for row in rows:
         if row.document is None:

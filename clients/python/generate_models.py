@@ -189,7 +189,7 @@ def _declaration(description: Description, path: str, schema: Schema) -> str:
 
 
 def _empty(type_: str) -> str | None:
-    """Return the value of a type that says that there is nothing; None if there is no such value."""
+    """Return the empty value of a type, such as `[]`; None if it has none."""
     if type_.endswith("| None"):
         return "None"
     if type_.startswith("list["):

@@ -82,7 +82,7 @@ RETURNING id
 DELETE FROM gaps WHERE ctid = ANY(ARRAY(SELECT ctid FROM gaps WHERE tenant = :tenant LIMIT :limit)) RETURNING 1
 
 -- name: erase_of_part
--- Delete some gaps of an erased collection. Until the erasure has ended there is no other collection of its name.
+-- Delete some gaps of an erased collection. No other collection has its name before the erasure has ended.
 DELETE FROM gaps WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM gaps
     WHERE tenant = :tenant AND collection = CAST(:collection AS text) AND CAST(:document_id AS uuid) IS NULL

@@ -90,8 +90,8 @@ DELETE FROM shared_answers
 WHERE ctid = ANY(ARRAY(SELECT ctid FROM shared_answers WHERE tenant = :tenant LIMIT :limit)) RETURNING 1
 
 -- name: erase_of_part
--- Delete some shared answers that quote an erased document, or documents of an erased collection. Until the erasure has
--- ended there is no other collection of its name.
+-- Delete some shared answers that quote an erased document, or documents of an erased collection. No other
+-- collection has its name before the erasure has ended.
 DELETE FROM shared_answers WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM shared_answers
     WHERE tenant = :tenant

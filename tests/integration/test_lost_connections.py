@@ -250,3 +250,24 @@ async def test_running_request_of_closed_client_is_not_repeated():
         for writer in writers:
             writer.close()
             await writer.wait_closed()
+
+
+@guards(
+    "shared/ledger/postgres/pool.py",
+    "connection, is_usable = await self._take(), False",
+    "connection, is_usable = await self._take(), True",
+    means="the pool keeps a connection that still executes a cancelled statement",
+)
+async def test_connection_of_cancelled_statement_is_closed(services, settings):
+    database = Database(settings.database_url.get_secret_value(), pool_size=1)
+    asleep = Statement("SELECT 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)' AND state = 'active'")
+    sleeping = asyncio.create_task(database.rows(Statement("SELECT pg_sleep(60)")))
+    await eventually(lambda: services.database.rows(asleep))
+
+    sleeping.cancel()
+    await asyncio.gather(sleeping, return_exceptions=True)
+
+    assert (database.pool.lent, database.pool.idle) == (0, 0)
+    await database.ping()
+    assert database.pool.idle == 1
+    await database.aclose()

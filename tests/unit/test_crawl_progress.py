@@ -5,11 +5,11 @@ from uuid import UUID
 
 import pytest
 
-from features.sources.web.crawl.memory import MOST_NOTE_BYTES, MOST_PARENTS, Note, Outcome
+from features.sources.web.crawl.memory import MOST_NOTE_BYTES, MOST_PARENTS, Note, VisitOutcome
 from features.sources.web.crawl.progress import RunPage
 
 LISTING = f"{UUID(int=1)}/12345"
-NOTE = Note(Outcome.LISTED, "a" * 32, 'W/"' + "é" * 197, "d" * 64, "c" * 16, rank=20)
+NOTE = Note(VisitOutcome.LISTED, "a" * 32, 'W/"' + "é" * 197, "d" * 64, "c" * 16, rank=20)
 FOUND = RunPage(
     address="https://example.org/a",
     rank=20,
@@ -38,7 +38,7 @@ def test_page_is_restored_by_its_listing_only(page):
 
 
 def test_refused_page_is_visited_again():
-    page = replace(PAGE, outcome=Outcome.REFUSED)
+    page = replace(PAGE, outcome=VisitOutcome.REFUSED)
 
     restored = RunPage.decode(page.key, page.encode(LISTING), LISTING)
 

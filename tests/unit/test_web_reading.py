@@ -3,7 +3,7 @@
 import pytest
 
 from features.sources.web.crawl.addresses import is_trap, pattern_of
-from features.sources.web.crawl.memory import MOST_NOTE_BYTES, MOST_PARENTS, Note, Outcome
+from features.sources.web.crawl.memory import MOST_NOTE_BYTES, MOST_PARENTS, Note, VisitOutcome
 from features.sources.web.reading.lists import BadList, read_feed, read_list, read_sitemap
 from features.sources.web.reading.robots import Robots, read_robots
 from shared.domain.text.tags import tags
@@ -205,12 +205,12 @@ def test_feeds_of_all_formats_are_read(feed):
 def test_longest_note_fits_and_is_read_back():
     parents = tuple(f"{number:016x}" for number in range(MOST_PARENTS))
     note = Note(
-        Outcome.LISTED, "f" * 32, 'W/"' + "x" * 196, "y" * 64, "c" * 16, parents, has_more_parents=True, rank=100
+        VisitOutcome.LISTED, "f" * 32, 'W/"' + "x" * 196, "y" * 64, "c" * 16, parents, has_more_parents=True, rank=100
     )
 
     assert len(note.encode()) <= MOST_NOTE_BYTES
     assert Note.decode(note.encode()) == note
-    assert Note(Outcome.LISTED, etag="x" * 2_000).encode() == Note(Outcome.LISTED).encode()
+    assert Note(VisitOutcome.LISTED, etag="x" * 2_000).encode() == Note(VisitOutcome.LISTED).encode()
 
 
 def allowed(robots, path):

@@ -43,7 +43,7 @@ def _delete_where(table: str, condition: str) -> Statement:
     """)
 
 
-# Rows under a collection's name: until the erasure has ended there is no other collection of that name.
+# Rows under a collection's name: no other collection has this name before the erasure has ended.
 _OF_NAME = "tenant = :tenant AND collection = CAST(:collection AS text) AND CAST(:document_id AS uuid) IS NULL"
 
 # Counters of builds, and of jobs under the collection's name.

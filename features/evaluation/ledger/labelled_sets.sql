@@ -46,7 +46,7 @@ DELETE FROM labelled_sets
 WHERE ctid = ANY(ARRAY(SELECT ctid FROM labelled_sets WHERE tenant = :tenant LIMIT :limit)) RETURNING 1
 
 -- name: erase_of_part
--- Delete some labelled sets of an erased collection. Until the erasure has ended there is no other collection of its name.
+-- Delete some labelled sets of an erased collection. No other collection has its name before the erasure has ended.
 DELETE FROM labelled_sets WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM labelled_sets
     WHERE tenant = :tenant AND collection = CAST(:collection AS text) AND CAST(:document_id AS uuid) IS NULL

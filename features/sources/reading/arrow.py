@@ -12,7 +12,7 @@ import pyarrow.parquet
 
 from features.sources.reading import lines
 from features.sources.reading.documents import columns_of, messages_of, size_of
-from features.sources.tables.formats import ByteBudget, Row, open_parquet, parquet_rows
+from features.sources.tables.formats import ByteBudget, TableRow, open_parquet, parquet_rows
 
 pa.set_memory_pool(pa.system_memory_pool())  # the others reserve memory that the limit counts
 pa.set_cpu_count(1)
@@ -31,7 +31,7 @@ def read(options: Mapping[str, Any], files: Sequence[BinaryIO]) -> Generator[byt
     yield from messages_of(lambda: _rows(files[0], options), options)
 
 
-def _rows(file: BinaryIO, options: Mapping[str, Any]) -> Iterator[Row]:
+def _rows(file: BinaryIO, options: Mapping[str, Any]) -> Iterator[TableRow]:
     name = options["name"]
     parquet = open_parquet(file, name)
     columns = columns_of(parquet.schema_arrow.names, options)

@@ -12,7 +12,7 @@ import orjson
 
 from features.sources.keys import problem_of, substitute_key
 from features.sources.reading.frames import MOST_PROBLEM_CHARS, MOST_TEXT_BYTES, ReadRow, RowWriter
-from features.sources.tables.formats import Columns, Row, Truncated, Unfinished, shown
+from features.sources.tables.formats import Columns, TableRow, Truncated, Unfinished, shown
 from shared.domain.errors import InvalidInput, Unreadable
 
 WRONG_TABLE = "wrong table"
@@ -21,7 +21,7 @@ WRONG_TABLE = "wrong table"
 _HINT = "Name columns with the options id, text, title, url and metadata."
 
 
-def messages_of(rows_of: Callable[[], Iterator[Row]], options: Mapping[str, Any]) -> Generator[bytes]:
+def messages_of(rows_of: Callable[[], Iterator[TableRow]], options: Mapping[str, Any]) -> Generator[bytes]:
     """Yield the rows of a file as messages.
 
     Args:
@@ -71,7 +71,7 @@ def columns_of(names: Sequence[str], options: Mapping[str, Any]) -> Columns:
     return found
 
 
-def _with_url(row: Row, options: Mapping[str, Any]) -> Row:
+def _with_url(row: TableRow, options: Mapping[str, Any]) -> TableRow:
     """Return the row with its address in the metadata field `url`."""
     column, document = options["url"], row.document
     if column is None or document is None or column not in document.get("metadata", {}):
@@ -80,7 +80,7 @@ def _with_url(row: Row, options: Mapping[str, Any]) -> Row:
     return replace(row, document=document | {"metadata": kept | {"url": document["metadata"][column]}})
 
 
-def _read(row: Row) -> ReadRow:
+def _read(row: TableRow) -> ReadRow:
     if row.id is None:
         return ReadRow(row.number, problem=_short(row.rejection or ""))
     problem = problem_of(row.id)

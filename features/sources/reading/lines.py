@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from features.sources.reading.documents import columns_of, messages_of, size_of
-from features.sources.tables.formats import ByteBudget, Row, lines_of, names_in, row_of_line, unpacked
+from features.sources.tables.formats import ByteBudget, TableRow, lines_of, names_in, row_of_line, unpacked
 
 _FIRST_BYTES = 64 * 1024 * 1024  # in which the names of the columns are
 
@@ -21,7 +21,7 @@ def read(options: Mapping[str, Any], files: Sequence[BinaryIO]) -> Generator[byt
     yield from messages_of(lambda: _rows(files[0], options), options)
 
 
-def _rows(file: BinaryIO, options: Mapping[str, Any]) -> Iterator[Row]:
+def _rows(file: BinaryIO, options: Mapping[str, Any]) -> Iterator[TableRow]:
     name, suffix = options["name"], options["suffix"]
     size_bytes = size_of(file)
     columns = columns_of(names_in(unpacked(file, suffix), ByteBudget(0, _FIRST_BYTES)), options)

@@ -91,7 +91,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """A row of a table: a document in the form of the API, or the reason why it is not valid.
 
     Args:
@@ -148,7 +148,7 @@ def shown(names: Sequence[str]) -> str:
     return ", ".join(name[:_SHOWN_CHARS] for name in names[:_SHOWN_NAMES]) + more
 
 
-def row_of_line(number: int, line: bytes | None, columns: Columns, name: str) -> Row:
+def row_of_line(number: int, line: bytes | None, columns: Columns, name: str) -> TableRow:
     """Return the row of a line.
 
     Args:
@@ -158,28 +158,28 @@ def row_of_line(number: int, line: bytes | None, columns: Columns, name: str) ->
         name: name of the table, from which a row without an id column gets its id.
     """
     if line is None:
-        return Row(number, rejection=f"It has more than {LONGEST_LINE:,} bytes.")
+        return TableRow(number, rejection=f"It has more than {LONGEST_LINE:,} bytes.")
     if has_too_many_values(line):
-        return Row(number, rejection=f"It has more than {MOST_VALUES:,} values.")
+        return TableRow(number, rejection=f"It has more than {MOST_VALUES:,} values.")
     try:
         values = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        return Row(number, rejection=f"It is not JSON: {error}.")
+        return TableRow(number, rejection=f"It is not JSON: {error}.")
     if not isinstance(values, dict):
-        return Row(number, rejection="It is not a JSON object.")
+        return TableRow(number, rejection="It is not a JSON object.")
     return row_of(number, values, columns, name)
 
 
-def row_of(number: int, values: Mapping[str, Any], columns: Columns, name: str) -> Row:
+def row_of(number: int, values: Mapping[str, Any], columns: Columns, name: str) -> TableRow:
     """Return the row with these values, as `row_of_line`."""
     key = None
     try:
         key = _id(values, columns.id) or f"{name}:{number}"
-        return Row(number, _document(key, values, columns), id=key)
+        return TableRow(number, _document(key, values, columns), id=key)
     except InvalidInput as error:
-        return Row(number, rejection=error.message, id=key)
+        return TableRow(number, rejection=error.message, id=key)
     except ValueError as error:
-        return Row(number, rejection=str(error), id=key)
+        return TableRow(number, rejection=str(error), id=key)
 
 
 def names_in(file: BinaryIO, budget: ByteBudget | None = None) -> list[str]:
@@ -268,7 +268,9 @@ def open_parquet(file: Path | BinaryIO, name: str | Path) -> ParquetFile:
         raise InvalidInput(f"{name} cannot be read as Parquet: {str(error)[:_SHOWN_ERROR]}", field="paths") from error
 
 
-def parquet_rows(file: ParquetFile, columns: Columns, name: str, budget: ByteBudget | None = None) -> Iterator[Row]:
+def parquet_rows(
+    file: ParquetFile, columns: Columns, name: str, budget: ByteBudget | None = None
+) -> Iterator[TableRow]:
     """Yield the rows of a Parquet file, whose row groups are read one after another.
 
     Raises:
@@ -283,7 +285,7 @@ def parquet_rows(file: ParquetFile, columns: Columns, name: str, budget: ByteBud
             for values in _values(batch):
                 number += 1
                 if values is None:
-                    yield Row(number, rejection="It needs too much memory, or has a text that is not UTF-8.")
+                    yield TableRow(number, rejection="It needs too much memory, or has a text that is not UTF-8.")
                 else:
                     yield row_of(number, values, columns, name)
     except (ValueError, OSError) as error:

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from features.sources.web.crawl.addresses import digest_of
 from features.sources.web.crawl.crawl_state import Visit
-from features.sources.web.crawl.memory import Note, Outcome
+from features.sources.web.crawl.memory import Note, VisitOutcome
 from features.sources.web.crawl.soft_errors import SoftErrors
 from features.sources.web.crawl.texts import Texts
 from features.sources.web.extraction import SandboxExtractor
@@ -71,7 +71,7 @@ class Examiner:
         if not self._visitor.permits(address):
             return refusal(NOT_PERMITTED, note)
         if not await self._visitor.allows(address):
-            return Visit(Outcome.FORBIDDEN)
+            return Visit(VisitOutcome.FORBIDDEN)
         try:
             reply = await self._visitor.get(
                 address, note.conditions if note else {}, wants=partial(_is_wanted, address)
@@ -79,7 +79,7 @@ class Examiner:
         except PageError as error:
             return refusal(str(error), note, fault=error.fault == "server")
         if reply.status == _NOT_MODIFIED and note:
-            reason = _STILL_UNREADABLE if note.outcome is Outcome.REFUSED else None
+            reason = _STILL_UNREADABLE if note.outcome is VisitOutcome.REFUSED else None
             return Visit(note.outcome, reason, text_hash=note.text_hash, note=note, unchanged=True)
         return await self._visit_of(address, reply, note)
 
@@ -87,34 +87,34 @@ class Examiner:
         if reply.status in _REDIRECTS:
             return _redirected(address, reply, note)
         if reply.status in _GONE:
-            return Visit(Outcome.MISSING, note=Note(Outcome.MISSING))
+            return Visit(VisitOutcome.MISSING, note=Note(VisitOutcome.MISSING))
         if reply.status != _OK:
             fault = reply.status in _SERVER_ERRORS
             return refusal(f"The server answers with status {reply.status}.", note, fault=fault)
         if not reply.wanted:
-            return Visit(Outcome.UNSUPPORTED, _unsupported(reply), note=Note(Outcome.UNSUPPORTED))
+            return Visit(VisitOutcome.UNSUPPORTED, _unsupported(reply), note=Note(VisitOutcome.UNSUPPORTED))
         return await self._read(address, reply, note)
 
     async def _read(self, address: str, reply: WebReply, note: Note | None) -> Visit:
         try:
             page = await self._extract(address, reply)
         except Unreadable as error:
-            kept = _note(Outcome.REFUSED, reply, note.text_hash if note else None)
+            kept = _note(VisitOutcome.REFUSED, reply, note.text_hash if note else None)
             return refusal(f"The page cannot be read: {error.message}.", kept)
         facts, text = page.facts, page.text
         other = facts.canonical if facts.canonical != address else None
-        found = Visit(Outcome.HIDDEN, note=_note(Outcome.HIDDEN, reply), links=facts.links)
+        found = Visit(VisitOutcome.HIDDEN, note=_note(VisitOutcome.HIDDEN, reply), links=facts.links)
         if not facts.rules.index:
             return found
         if text is None:
-            kept = _note(Outcome.REFUSED, reply, note.text_hash if note else None)
+            kept = _note(VisitOutcome.REFUSED, reply, note.text_hash if note else None)
             return refusal(f"The page cannot be read: {page.problem}.", kept, links=facts.links)
         if await self._soft_errors.contains(address, text.text):
-            return Visit(Outcome.MISSING, note=_note(Outcome.MISSING, reply))
+            return Visit(VisitOutcome.MISSING, note=_note(VisitOutcome.MISSING, reply))
         is_html = text.media_type in HTML
         return Visit(
-            Outcome.LISTED,
-            note=_note(Outcome.LISTED, reply, text.text_hash, other),
+            VisitOutcome.LISTED,
+            note=_note(VisitOutcome.LISTED, reply, text.text_hash, other),
             text_hash=text.text_hash,
             content=text.text.encode() if is_html else reply.body,
             media_type=MARKDOWN if is_html else reply.headers.get("content-type") or text.media_type,
@@ -149,7 +149,7 @@ class Examiner:
 def refusal(reason: str, note: Note | None, *, links: tuple[str, ...] = (), fault: bool = False) -> Visit:
     """Return the visit of a page that cannot be read now. It keeps its text and, unless they were read, its links."""
     text_hash = note.text_hash if note else None
-    return Visit(Outcome.REFUSED, reason, note, text_hash, links=links, unchanged=not links, fault=fault)
+    return Visit(VisitOutcome.REFUSED, reason, note, text_hash, links=links, unchanged=not links, fault=fault)
 
 
 def filename_of(address: str) -> str | None:
@@ -161,10 +161,10 @@ def _redirected(address: str, reply: WebReply, note: Note | None) -> Visit:
     target = reply.redirect_from(address)
     if target is None:
         return refusal(f"The server answers with status {reply.status}, without a usable address.", note)
-    return Visit(Outcome.MOVED, note=Note(Outcome.MOVED), target=target)
+    return Visit(VisitOutcome.MOVED, note=Note(VisitOutcome.MOVED), target=target)
 
 
-def _note(outcome: Outcome, reply: WebReply, text_hash: str | None = None, canonical: str | None = None) -> Note:
+def _note(outcome: VisitOutcome, reply: WebReply, text_hash: str | None = None, canonical: str | None = None) -> Note:
     return Note(
         outcome,
         text_hash,

@@ -10,7 +10,7 @@ from features.sources.errors import COMPONENT
 from features.sources.source import Entry, Item, Source
 from features.sources.web.crawl.crawl import Crawl
 from features.sources.web.crawl.crawl_state import CrawlState, Visit
-from features.sources.web.crawl.memory import Memory, NoMemory, Outcome
+from features.sources.web.crawl.memory import Memory, NoMemory, VisitOutcome
 from features.sources.web.crawl.plans import CrawlPlan, FeedPlan, ListPlan, Plan, SitemapPlan, start_of
 from features.sources.web.crawl.texts import Texts
 from features.sources.web.examination import MARKDOWN, Examiner, filename_of
@@ -119,9 +119,9 @@ class PageSource(Source):
         if note is None and self._plan.names_all_pages and key not in await self._named_pages():
             return None
         visit = await self._examiner.examine(key, note)
-        if visit.outcome is Outcome.REFUSED:
+        if visit.outcome is VisitOutcome.REFUSED:
             return Entry(key, visit.text_hash or "", refused=visit.reason)
-        if visit.outcome is not Outcome.LISTED or self._state.has_earlier(key, visit.text_hash or ""):
+        if visit.outcome is not VisitOutcome.LISTED or self._state.has_earlier(key, visit.text_hash or ""):
             return None
         self._keep(key, visit)
         return Entry(key, visit.text_hash or "", visit.size_bytes)
@@ -198,7 +198,7 @@ def _item(key: str, version: str, content: bytes, media_type: str | None, title:
 
 def _error(key: str, visit: Visit) -> ForeaskError:
     """Return the error of a page that has no document now."""
-    if visit.outcome is not Outcome.REFUSED:
+    if visit.outcome is not VisitOutcome.REFUSED:
         return NotFound(f"{key} is not a page any more.")
     reason = visit.reason or ""
     return Unavailable(reason, component=COMPONENT) if visit.fault else Unreadable(reason)

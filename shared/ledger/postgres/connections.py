@@ -87,7 +87,7 @@ class Result:
         """Return the only row.
 
         Raises:
-            ValueError: there is none, or there are several.
+            ValueError: the statement returned no row, or several.
         """
         (row,) = self._rows
         return row
@@ -96,7 +96,7 @@ class Result:
         """Return the only row; None if there is none.
 
         Raises:
-            ValueError: there are several.
+            ValueError: the statement returned several rows.
         """
         return self.one() if self._rows else None
 
@@ -108,7 +108,7 @@ class Result:
         """Return the value of the only row.
 
         Raises:
-            ValueError: there is no row, or there are several.
+            ValueError: the statement returned no row, or several.
         """
         return self.one()[0]
 
@@ -116,7 +116,7 @@ class Result:
         """Return the value of the only row; None if there is none.
 
         Raises:
-            ValueError: there are several.
+            ValueError: the statement returned several rows.
         """
         return self.scalar_one() if self._rows else None
 

@@ -220,7 +220,7 @@ class Database:
 
     async def _rows(self, statement: Statement, parameters: Mapping[str, Any] | None) -> list[Row]:
         # The name of the author, and without a session the limits, end with a transaction block. Otherwise a single
-        # statement needs none: its `BEGIN` and `COMMIT` are two of three round trips.
+        # statement is sent without one: `BEGIN` and `COMMIT` would be two of three round trips.
         if actors.is_recorded() or not self._keeps_session:
             async with self.transaction() as connection:
                 await actors.name_author(connection)

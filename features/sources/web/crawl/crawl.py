@@ -9,7 +9,7 @@ import structlog
 
 from features.sources.errors import COMPONENT
 from features.sources.web.crawl.crawl_state import CrawlState, PageToVisit, Visit
-from features.sources.web.crawl.memory import Memory, Outcome
+from features.sources.web.crawl.memory import Memory, VisitOutcome
 from features.sources.web.crawl.plans import Plan
 from features.sources.web.crawl.texts import Texts
 from features.sources.web.examination import Examiner, refusal
@@ -107,7 +107,7 @@ class Crawl:
     async def _visit_found(self, memory: Memory) -> None:
         while self._visited < self._plan.options.pages and (page := self._state.next()):
             if self._by_pattern[page.pattern] >= self._plan.same_pattern:
-                self._state.record(page, Visit(Outcome.TRAPPED))
+                self._state.record(page, Visit(VisitOutcome.TRAPPED))
                 continue
             self._by_pattern[page.pattern] += 1
             self._visited += 1
@@ -134,9 +134,9 @@ class Crawl:
 
     def _settle(self, page: PageToVisit, visit: Visit) -> None:
         """Record a visit, and add the pages to which it leads."""
-        if visit.outcome is Outcome.MOVED:
+        if visit.outcome is VisitOutcome.MOVED:
             visit = self._follow(page, visit)
-        if visit.outcome is Outcome.UNSUPPORTED and self._plan.reports_unsupported:
+        if visit.outcome is VisitOutcome.UNSUPPORTED and self._plan.reports_unsupported:
             visit = refusal(visit.reason or "", visit.note)
         if page.address == self._plan.start and self._plan.starts_with_page:
             self._require_start(visit)
@@ -159,7 +159,7 @@ class Crawl:
         return visit
 
     def _require_start(self, visit: Visit) -> None:
-        if visit.outcome in (Outcome.REFUSED, Outcome.MISSING, Outcome.UNSUPPORTED):
+        if visit.outcome in (VisitOutcome.REFUSED, VisitOutcome.MISSING, VisitOutcome.UNSUPPORTED):
             reason = visit.reason or "The server answers that it does not exist."
             kind = Unavailable if visit.fault else Misconfigured
             raise kind(f"The start {self._plan.start} cannot be read: {reason}", component=COMPONENT)

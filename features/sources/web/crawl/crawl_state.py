@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from features.sources.web.crawl.addresses import digest_of, pattern_of
-from features.sources.web.crawl.memory import MOST_PARENTS, Memory, Note, Outcome
+from features.sources.web.crawl.memory import MOST_PARENTS, Memory, Note, VisitOutcome
 from features.sources.web.crawl.progress import PREFIX, RunPage
 
 _HERE = Path(__file__)
@@ -65,7 +65,7 @@ class Visit:
         fault: whether the server is at fault; other pages may fail, too.
     """
 
-    outcome: Outcome
+    outcome: VisitOutcome
     reason: str | None = None
     note: Note | None = None
     text_hash: str | None = None

@@ -22,7 +22,7 @@ _READING = 1
 """Number of the current way to read pages. A change of most texts increases it, so that all pages are read again."""
 
 
-class Outcome(StrEnum):
+class VisitOutcome(StrEnum):
     """The outcome of a visit."""
 
     LISTED = "listed"
@@ -52,7 +52,7 @@ class Note:
         rank: number of links from the start.
     """
 
-    outcome: Outcome
+    outcome: VisitOutcome
     text_hash: str | None = None
     etag: str | None = None
     modified: str | None = None
@@ -92,7 +92,7 @@ class Note:
             return None
         parents = fields.get("p", "")
         return cls(
-            outcome=Outcome(fields["o"]),
+            outcome=VisitOutcome(fields["o"]),
             text_hash=fields.get("h"),
             etag=fields.get("e"),
             modified=fields.get("m"),

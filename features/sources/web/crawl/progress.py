@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from features.sources.web.crawl.memory import Note, Outcome
+from features.sources.web.crawl.memory import Note, VisitOutcome
 
 PREFIX = "page "  # of the keys of these notes; no address starts with it
 
@@ -53,7 +53,7 @@ class RunPage:
             "j": self.hops,
             "p": self.parents,
             "+": bool(self.has_more_parents),
-            **(self._visited() if self.outcome not in (None, Outcome.REFUSED) else {}),
+            **(self._visited() if self.outcome not in (None, VisitOutcome.REFUSED) else {}),
         }
         return orjson.dumps({name: value for name, value in fields.items() if value})
 
