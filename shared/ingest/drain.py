@@ -6,6 +6,10 @@ shortly after, in one transaction; outcomes that take seconds are committed sepa
 free again only when its outcome is committed, so a kill never costs more than the slots: items claimed during a commit
 start after it.
 
+A claim of 64 items costs twice as much as a claim of 8. So while more is due than there are slots, a stage may claim
+items ahead, as many as start within half a second: a worker that becomes idle, and an upload that is more urgent, wait
+no longer than that. A stop releases them at once.
+
 A drain runs for a limited time, because the thread that waits for it has other tasks. The items that are then running
 continue, and the next run claims for the other slots: if each run waited for its slowest items, calls of 1 to 8 s
 would use the slots for three quarters of the time only.
@@ -49,6 +53,7 @@ _MOST_RAISES = (
 _COLLISION_PAUSE_SECONDS = 0.1
 _IDLE_SECONDS = 0.2  # a free slot waits no longer for others
 _GATHER_SECONDS = 0.01  # chunks that were claimed together finish within this time of each other
+_AHEAD_SECONDS = 0.5  # until the last item that is claimed ahead starts
 _POLL_SECONDS = 1.0  # between two polls for suspects; the lost lease of a suspect lasted longer
 log = structlog.get_logger()
 
@@ -60,11 +65,13 @@ class Stage(ABC, Generic[ItemT, OutcomeT]):
         name: name in logs.
         slots: maximum number of concurrent items.
         linger: pause after a claim that returned fewer items than requested, so that more work becomes due.
+        claims_ahead: whether items are claimed shortly before slots are free for them.
     """
 
     name: str
     slots: int
     linger: timedelta
+    claims_ahead: bool = False
 
     @abstractmethod
     async def claim(self, limit: int, held: Mapping[str, int]) -> Sequence[ItemT] | None:
@@ -145,6 +152,7 @@ class HeldLeases:
     def __init__(self, leases: Sequence[Lease], until: float, now: Callable[[], float]) -> None:
         self.leases = leases
         self.called = False  # whether a call was about to be paid under them
+        self.started_at: float | None = None  # when the item got a slot
         self._until = until
         self._now = now
 
@@ -206,7 +214,11 @@ class Drain(Generic[ItemT, OutcomeT]):
         self._stopping = stopping
         self._polls = polls or SuspectPolls(now)
         self._now = now
-        self._free = stage.slots  # slots for claims; outcomes that are being committed count as free
+        # Slots for claims; outcomes that are being committed count as free. Negative while items are claimed ahead.
+        self._free = stage.slots
+        self._mean_seconds: float | None = None  # for which an item had its slot
+        self._has_backlog = False  # whether the last claim returned as many items as it requested
+        self._ahead = 0  # items to claim before slots are free
         self._free_since = -math.inf  # since when there has been one
         self._slots = asyncio.Semaphore(stage.slots)
         self._freed = asyncio.Event()
@@ -225,7 +237,7 @@ class Drain(Generic[ItemT, OutcomeT]):
     @property
     def in_progress(self) -> int:
         """The number of running items."""
-        return len(self._in_progress)
+        return len(self._in_progress) - len(self._waiting())
 
     async def run(self) -> bool:
         """Work until nothing is due or the budget is used up; return whether more may be due.
@@ -259,18 +271,19 @@ class Drain(Generic[ItemT, OutcomeT]):
         await asyncio.gather(self._settling, self._extending, return_exceptions=True)
 
     async def _claim_all(self, settling: asyncio.Task[None]) -> bool:
-        enough = max(1, self._stage.slots // 8)  # a claim costs a round trip, so it waits a little for a few slots
         reported_full = False
         _raise_settling_error(settling)
         await self._work_alone(settling)
         while self._may_claim():
             _raise_settling_error(settling)
-            if self._free < enough and (not self._free or self._now() - self._free_since < _IDLE_SECONDS):
-                await self._wait_for_slots(_IDLE_SECONDS if self._free else 1)
+            limit, is_idle = self._free + self._ahead, not self._held
+            if self._has_few_slots(limit):
+                await self._wait_for_slots(_IDLE_SECONDS if self._free > 0 else 1)
                 continue
-            limit, is_idle = self._free, not self._held
+            self._ahead = 0
             items = await self._claim(partial(self._stage.claim, limit, self._tenants))
-            if len(items) < limit:
+            self._has_backlog = len(items) == limit
+            if not self._has_backlog:
                 if not items and is_idle:  # otherwise a tenant may have held all that it may hold
                     if not await self._work_alone(settling) and self._may_claim():
                         return False
@@ -280,6 +293,11 @@ class Drain(Generic[ItemT, OutcomeT]):
                 reported_full = True
                 self._stage.full()
         return True
+
+    def _has_few_slots(self, limit: int) -> bool:
+        """Return whether a claim waits a little for more slots, because it costs a round trip."""
+        is_idle = self._free > 0 and self._now() - self._free_since >= _IDLE_SECONDS
+        return limit < max(1, self._stage.slots // 8, self._ahead // 2) and not is_idle
 
     async def _work_alone(self, settling: asyncio.Task[None]) -> bool:
         """Process one suspect without other items, so that a crash affects no other item; return whether there was one.
@@ -349,6 +367,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         while alone and len(self._held) > 1:
             await self._wait_for_slots()
         await self._slots.acquire()
+        held.started_at = self._now()
         with traces.work(self._stage.name, self._stage.traced(item)) as span:
             outcome = await self._stage.process(item, held.require)
             if failure := _failure(outcome):
@@ -370,16 +389,32 @@ class Drain(Generic[ItemT, OutcomeT]):
             (self._large if self._stage.is_large(outcome) else self._finished).put_nowait((item, outcome))
 
     def _claim_again(self, slots: int) -> None:
-        if not self._free:
+        if self._free <= 0 < self._free + slots:
             self._free_since = self._now()
         self._free += slots
         self._freed.set()
 
     def _release(self, item: ItemT) -> None:
-        del self._held[id(item)]
-        self._tenants -= Counter([self._tenant_of(item)])  # a tenant without items is removed
+        held = self._forget(item)
         self._slots.release()
+        if held.started_at is not None:
+            self._plan_ahead(self._now() - held.started_at)
         self._freed.set()
+
+    def _forget(self, item: ItemT) -> HeldLeases:
+        self._tenants -= Counter([self._tenant_of(item)])  # a tenant without items is removed
+        return self._held.pop(id(item))
+
+    def _plan_ahead(self, seconds: float) -> None:
+        """Set the number of items to claim ahead, after an item had its slot for some seconds.
+
+        Nothing is claimed ahead before an item ends, so that idle workers claim first.
+        """
+        slots = self._stage.slots
+        mean = seconds if self._mean_seconds is None else self._mean_seconds
+        self._mean_seconds = mean + (seconds - mean) / slots
+        if self._stage.claims_ahead and self._has_backlog:
+            self._ahead = int(slots * _AHEAD_SECONDS / max(_AHEAD_SECONDS, self._mean_seconds))
 
     async def _wait_for_slots(self, most_seconds: float = 1) -> None:
         self._freed.clear()
@@ -525,19 +560,22 @@ class Drain(Generic[ItemT, OutcomeT]):
         return not extension.locked
 
     async def _wind_down(self, settling: asyncio.Task[None]) -> None:
-        """Wait for running items and commit them; release unfinished items at the deadline.
+        """Wait for running items and commit them; release waiting items at once, and unfinished ones at the deadline.
 
-        If settlements failed, their leases count as lost, so that an item that caused the failure becomes poison.
+        If settlements failed, the leases of unfinished items count as lost, so that an item that caused the failure
+        becomes poison.
         """
         finishing = asyncio.create_task(self._finish())
         stopped = asyncio.create_task(self._stopping.wait())
         await asyncio.wait([finishing, stopped, settling], return_when=asyncio.FIRST_COMPLETED)
-        if not finishing.done() and not settling.done():
-            await asyncio.wait([finishing], timeout=self._limits.grace.total_seconds())
+        last = [finishing]
+        if not finishing.done():
+            last = [asyncio.create_task(self._release_waiting()), *([] if settling.done() else [finishing])]
+            await asyncio.wait(last, timeout=self._limits.grace.total_seconds())
         unfinished = list(self._in_progress.values())
-        for task in (finishing, stopped, *self._in_progress):
+        for task in (finishing, stopped, *last, *self._in_progress):
             task.cancel()
-        await asyncio.gather(finishing, stopped, *self._in_progress, return_exceptions=True)
+        await asyncio.gather(finishing, stopped, *last, *self._in_progress, return_exceptions=True)
         leases = [lease for held in self._held.values() for lease in held.leases]
         if leases:
             failed = settling.done()
@@ -548,6 +586,24 @@ class Drain(Generic[ItemT, OutcomeT]):
                 else:
                     called = [lease for held in self._held.values() if held.called for lease in held.leases]
                     await self._stage.release(leases, called)
+
+    async def _release_waiting(self) -> None:
+        """Release items without a slot: they have caused nothing, and another worker may have slots for them."""
+        waiting = self._waiting()
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        leases = [lease for item in waiting.values() for lease in self._stage.leases_of(item)]
+        if leases:
+            log.info("claim.unused", **self._named(list(waiting.values())))
+            with suppress(Transient):
+                await self._stage.release(leases)
+                for item in waiting.values():
+                    self._forget(item)
+
+    def _waiting(self) -> dict[asyncio.Task[OutcomeT], ItemT]:
+        items = self._in_progress.items()
+        return {task: item for task, item in items if self._held[id(item)].started_at is None}
 
     def _named(self, items: Sequence[ItemT]) -> dict[str, object]:
         """Return the fields of a log event that identify the rows for an operator."""

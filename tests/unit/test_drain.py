@@ -191,8 +191,8 @@ async def test_stop_settles_finished_work_and_claims_nothing():
     stopping.set()
 
     assert await running
-    assert sorted(shop.settled) == list(range(1000 - len(shop.due)))
-    assert shop.released == []
+    assert sorted([*shop.settled, *shop.released]) == list(range(1000 - len(shop.due)))
+    assert shop.started == len(shop.settled)
 
 
 @in_virtual_time
@@ -941,3 +941,177 @@ async def test_no_payment_under_lease_that_stays_locked():
 
     assert calls.lost == 2
     assert max(calls.times) == LIMITS.lease.total_seconds() - 1
+
+
+class Busy(Shop):
+    """A shop whose items are claimed ahead; an item runs for a given time.
+
+    Args:
+        seconds: duration of an item.
+    """
+
+    claims_ahead = True
+
+    def __init__(self, items, slots, seconds=0.5):
+        super().__init__(items, slots)
+        self.seconds = seconds
+        self.claims = []
+        self.waiting = []  # the number of claimed items without a slot, after each claim
+
+    async def claim(self, limit, held):
+        claimed = await super().claim(limit, held)
+        self.claims.append(len(claimed))
+        self.waiting.append(held.total() + len(claimed) - self.slots)
+        return claimed
+
+    async def process(self, item, _):
+        self.started += 1
+        self.in_progress += 1
+        self.peak = max(self.peak, self.in_progress)
+        await asyncio.sleep(self.seconds * (0.5 + item % self.slots / self.slots))
+        self.in_progress -= 1
+        return item
+
+
+@guards(
+    "shared/ingest/drain.py",
+    "if self._stage.claims_ahead and self._has_backlog:",
+    "if False:",
+    means="every few free slots cost a claim",
+)
+@in_virtual_time
+async def test_claims_ahead_take_half_of_slots():
+    shop = Busy(3_200, slots=64)
+
+    await drain_of(shop, replace(LIMITS, budget=timedelta(minutes=5))).run()
+
+    assert sorted(shop.settled) == list(range(3_200))
+    assert (shop.peak, max(shop.waiting)) == (64, 64)
+    assert sorted(shop.claims)[len(shop.claims) // 2] >= 32  # the median
+
+
+@guards(
+    "shared/ingest/drain.py",
+    "int(slots * _AHEAD_SECONDS / max(_AHEAD_SECONDS, self._mean_seconds))",
+    "slots",
+    means="items claimed ahead wait for seconds while another worker is idle",
+)
+@in_virtual_time
+async def test_slow_items_are_claimed_half_second_ahead():
+    shop = Busy(1_000, slots=64, seconds=8)
+
+    await drain_of(shop, replace(LIMITS, budget=timedelta(minutes=5))).run()
+
+    assert sorted(shop.settled) == list(range(1_000))
+    assert 0 < max(shop.waiting) <= 8  # 64 slots start 4 items in half a second
+
+
+@guards(
+    "shared/ingest/drain.py",
+    "            self._ahead = 0\n",
+    "            pass\n",
+    means="a worker takes the work of an idle one",
+)
+@in_virtual_time
+async def test_idle_worker_claims_before_others_claim_ahead():
+    busy, idle = Busy(200, slots=64), Busy(0, slots=64)
+    last = asyncio.Event()
+
+    async def process(item, require_lease):
+        if item == 0:
+            await last.wait()
+        return await busy.process(item, require_lease)
+
+    running = asyncio.create_task(drain_of(Changed(busy, process=process)).run())
+    while len(busy.settled) < 199:
+        await asyncio.sleep(0.01)
+    busy.due.extend(range(200, 326))
+    idle.due = busy.due
+    while len(busy.due) == 126:
+        await asyncio.sleep(0.01)
+    await drain_of(idle).run()
+    last.set()
+    await running
+
+    assert (len(busy.settled), len(idle.settled)) == (200 + 63, 63)
+
+
+@guards(
+    "shared/ingest/drain.py",
+    "if self._stage.claims_ahead and self._has_backlog:",
+    "if self._stage.claims_ahead:",
+    means="workers look for work that does not exist",
+)
+@in_virtual_time
+async def test_nothing_is_claimed_ahead_without_backlog():
+    shop = Busy(60, slots=64)
+
+    async def claim(limit, held):
+        shop.claims.append(limit)
+        return await Shop.claim(shop, limit, held)
+
+    await drain_of(Changed(shop, claim=claim)).run()
+
+    assert max(shop.claims) == 64
+
+
+@guards(
+    "shared/ingest/drain.py",
+    "last = [asyncio.create_task(self._release_waiting()), *",
+    "last = [asyncio.create_task(asyncio.sleep(0)), *",
+    means="a stopping worker keeps items that others could process",
+)
+@in_virtual_time
+async def test_stop_releases_items_claimed_ahead_at_once():
+    shop, stopping, released_at = Busy(1_000, slots=8), asyncio.Event(), []
+
+    async def release(leases, called=()):
+        released_at.append(now())
+        await shop.release(leases, called)
+
+    limits = replace(LIMITS, grace=timedelta(seconds=60))
+    drain = drain_of(Changed(shop, release=release), limits, stopping)
+    running = asyncio.create_task(drain.run())
+    await asyncio.sleep(3.2)
+    stopping.set()
+    await running
+
+    assert len(shop.released) >= 4
+    assert released_at[0] < shop.settled_at[-1]
+    assert shop.called == []
+    assert shop.started == len(shop.settled)
+    assert sorted([*shop.settled, *shop.released]) == list(range(1_000 - len(shop.due)))
+
+
+@in_virtual_time
+async def test_failed_settlements_expire_no_waiting_item():
+    shop = Busy(1_000, slots=4)
+    settled = 0
+
+    async def settle(outcomes):
+        nonlocal settled
+        settled += len(outcomes)
+        if settled > 16:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await drain_of(Changed(shop, settle=settle)).run()
+
+    assert shop.expired
+    assert shop.released
+    assert len(shop.expired) <= shop.started
+    assert set(shop.expired).isdisjoint(shop.released)
+
+
+@in_virtual_time
+async def test_waiting_items_are_not_counted_as_running():
+    shop = Busy(1_000, slots=8)
+    drain = drain_of(shop)
+    running = asyncio.create_task(drain.run())
+    seen = []
+    for _ in range(100):
+        await asyncio.sleep(0.03)
+        seen.append(drain.in_progress)
+    await running
+
+    assert max(seen) == 8

@@ -54,6 +54,7 @@ class GenerateStage(Stage[ChunkToGenerate, GenerateOutcome | FailedAttempt]):
 
     name = "generate"
     linger = timedelta(milliseconds=100)
+    claims_ahead = True
 
     slots: int
     defaults: IngestDefaults
