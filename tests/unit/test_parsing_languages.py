@@ -6,6 +6,7 @@ import pytest
 
 from shared.domain.corpus.chunks import ChunkContent
 from shared.ingest.parse.chunks.languages import language_of, with_languages
+from tests.support.planted import guards
 
 GERMAN = "Jeder Angestellte hat dreißig Tage Urlaub im Jahr, und was davon übrig bleibt, verfällt im nächsten März."
 ENGLISH = "Everybody has thirty days of leave a year, and what is left of them is lost at the end of next March."
@@ -50,6 +51,37 @@ def test_short_documents_and_code_have_no_language():
     assert languages(NAMES) == [None]
     assert languages(GERMAN, CODE) == ["de", None]
     assert languages(CODE + GERMAN) == ["de"]
+
+
+@guards(
+    "shared/ingest/parse/chunks/languages.py",
+    "for part in [prose[:_SAMPLE_CHARS], prose]",
+    "for part in [prose]",
+    means="the language of a long text costs as much as all of its words",
+    case="sample",
+)
+@guards(
+    "shared/ingest/parse/chunks/languages.py",
+    "for part in [prose[:_SAMPLE_CHARS], prose]",
+    "for part in [prose[:_SAMPLE_CHARS]]",
+    means="a text that starts with a table has no language",
+    case="whole text",
+)
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        pytest.param("en", 6 * ENGLISH + 60 * GERMAN, id="sample"),
+        pytest.param("de", 60 * "4711 | 0815 | 1234\n" + 6 * GERMAN, id="whole text"),
+        pytest.param("de", 8 * NAMES + 60 * GERMAN, id="names"),
+    ],
+)
+def test_start_determines_language_unless_unsure(language, text):
+    assert languages(text) == [language]
+
+
+@pytest.mark.parametrize("code", [CODE, CODE.replace("`", "~"), "`leave`", "https://a.example/b", "[a](/b/c)"])
+def test_code_and_addresses_have_no_language(code):
+    assert languages(GERMAN, 20 * code) == ["de", None]
 
 
 @pytest.mark.parametrize("pattern", ["a", "](", "`", "```\n", "a://", "[a](", "字"])

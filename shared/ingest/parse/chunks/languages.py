@@ -17,6 +17,13 @@ _LEAST_LETTERS = 40  # of prose: in fewer the detector guesses
 _NO_PROSE = re.compile(
     r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|`[^`\n]*`|\b\w{1,20}+://\S+|\]\([^)\s]{0,500}\)", re.DOTALL | re.MULTILINE
 )
+_SIGNS_OF_NO_PROSE = ("`", "~~~", "://", "](")  # each match of the expression has one of them
+_SAMPLE_CHARS = 500
+"""The first characters of a text, which usually determine its language.
+
+Of 5,471 passages of the evaluation sets (10 sets, at most 1,800 characters each), 14 get a language from their sample
+that the whole text does not get, and no other differs. It takes 257 instead of 402 us a passage.
+"""
 # The least share of a text's words that are stop words. Of 240 German passages of XQuAD the least has 13 %, of 1,700
 # passages of five English kinds 99 in 100 have 9 %, and source code that was taken for French has none.
 _LEAST_STOP_WORDS = 0.05
@@ -83,18 +90,33 @@ def with_languages(chunks: Sequence[ChunkContent]) -> tuple[ChunkContent, ...]:
 
     Chunks that are mostly code, and documents with only short texts, have no language.
     """
-    proses = [_NO_PROSE.sub(" ", chunk.text) for chunk in chunks]
-    letters = [sum(map(len, _LETTERS.findall(prose))) for prose in proses]
-    found = [language_of(prose) if n >= _LEAST_LETTERS else None for prose, n in zip(proses, letters, strict=True)]
+    proses = [_prose_of(chunk.text) for chunk in chunks]
+    found = [_language_of_sample(prose) for prose in proses]
     spoken: Counter[str] = Counter()
-    for language, n in zip(found, letters, strict=True):
+    for language, letters in found:
         if language:
-            spoken[language] += n
+            spoken[language] += letters
     usual = max(spoken, key=lambda language: spoken[language], default=None)
     return tuple(
         replace(chunk, language=language or (None if len(prose) * 2 < len(chunk.text) else usual))
-        for chunk, prose, language in zip(chunks, proses, found, strict=True)
+        for chunk, prose, (language, _) in zip(chunks, proses, found, strict=True)
     )
+
+
+def _prose_of(text: str) -> str:
+    return _NO_PROSE.sub(" ", text) if any(sign in text for sign in _SIGNS_OF_NO_PROSE) else text
+
+
+def _language_of_sample(prose: str) -> tuple[str | None, int]:
+    """Return the language of a text, and the number of letters that determined it.
+
+    The whole text is only read if its first characters have no language.
+    """
+    for part in [prose[:_SAMPLE_CHARS], prose] if len(prose) > _SAMPLE_CHARS else [prose]:
+        letters = sum(map(len, _LETTERS.findall(part)))
+        if letters >= _LEAST_LETTERS and (language := language_of(part)):
+            return language, letters
+    return None, 0
 
 
 def language_of(text: str) -> str | None:
