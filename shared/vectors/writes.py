@@ -72,6 +72,20 @@ class Writes(Lifecycle):
         refused = await all_of(self._upsert(name, part, replaceable) for part in parts)
         return {point: error for of_part in refused for point, error in of_part.items()}
 
+    async def renew(self, name: str, ids: Sequence[str], token: int) -> None:
+        """Give points that are not rewritten the token of a claim, so that they are not leftovers of an earlier one.
+
+        Points of later claims keep theirs. Qdrant has confirmed it when this returns.
+
+        Args:
+            name: Qdrant collection of the points.
+            ids: points of chunks of one claim.
+            token: the highest token of the claim.
+        """
+        selected = filters.replaceable_points(token, ids)
+        with self._writing(name), self._errors():
+            await self._write(name, "/payload", {"payload": {"token": token}, "filter": selected})
+
     async def _index_fields(self, name: str, points: Sequence[Point]) -> None:
         """Create missing payload indexes of declared fields that these points have.
 

@@ -21,8 +21,9 @@ from shared.ledger.work.indexing import IndexWork
 from shared.vectors.transport.errors import Refusal
 from tests.conftest import Library
 from tests.integration.test_ledger import parsed
-from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.api import as_tenant, calling, ready, searchable, with_keys, work
 from tests.support.emptying import use_own_collections
+from tests.support.planted import guards
 from tests.support.qdrant import is_upsert, qdrant_client
 
 
@@ -158,10 +159,10 @@ def upserts(services, monkeypatch):
     requests, sent = services.index._requests, []
     send = requests.send
 
-    async def counted(method, path, body=None):
+    async def counted(method, path, body=None, within=None):
         if is_upsert(method, path):
             sent.append(body)
-        return await send(method, path, body)
+        return await send(method, path, body, within)
 
     monkeypatch.setattr(requests, "send", counted)
     return sent
@@ -257,3 +258,30 @@ async def test_index_claims_are_limited_by_slots(services, provider):
     await parsed_of_tenants(services, 4)
 
     assert len(await IndexStage([services.indexer]).claim(2, {})) <= 2
+
+
+@guards(
+    "shared/ingest/index/writer.py",
+    "await self.index.renew(",
+    "0 and await self.index.renew(",
+    means="the sweep after a lost lease deletes the text of an indexed chunk",
+)
+async def test_sweep_keeps_text_older_than_questions(services, library, provider):
+    await ready(services, ("The keeper lives alone.", "a.md"))
+
+    async with services.database.begin() as connection:
+        recorded = (await connection.execute(Statement("SELECT points_token FROM chunks"))).scalars()
+    name = (await library.collection()).index_name
+    points, _ = await qdrant_client(services).scroll(name, limit=1000)
+    assert [point.payload["text"] for point in points if "text" in point.payload] == ["The keeper lives alone."]
+    assert {point.payload["token"] for point in points} == set(recorded)
+
+
+async def test_text_is_written_once(services, library, provider, upserts):
+    await searchable(services, ("The keeper lives alone.", "a.md"))
+    written = len(upserts)
+
+    await work(services, "generate", "index")
+
+    (questions,) = upserts[written:]
+    assert all("question" in point["payload"] for point in orjson.loads(questions)["points"])

@@ -41,12 +41,12 @@ from shared.ingest.index import BATCH_CHUNKS
 from shared.ingest.index.embedding_costs import EmbeddingCosts
 from shared.ingest.index.finish import Finisher
 from shared.ingest.index.reuse import stored_vectors
-from shared.ingest.index.writer import PointWriter
+from shared.ingest.index.writer import ChunkPoints, PointWriter
 from shared.ledger.work.indexing import IndexWork
 from shared.providers.embedding import Embedder, Input, Prefixes, embed_each, pack
 from shared.providers.limiter.limiter import Limiter
 from shared.vectors.index import Index
-from shared.vectors.schema.points import Point, PointContext, points_of, with_questions
+from shared.vectors.schema.points import PointContext, points_of, with_questions
 
 _MISCONFIGURED_PAUSE = timedelta(minutes=1)
 
@@ -84,14 +84,30 @@ class Indexer:
 
 
 @dataclass(frozen=True, slots=True)
+class _Embedded:
+    """The vectors of a chunk.
+
+    Args:
+        vectors: vectors of its text, of each passed question and of each accepted question, in order, each of shape
+            `(dimensions,)`; an error instead of a vector that the provider refuses.
+        keeps_text: whether the point of its text, from which the vector was read, need not be written again.
+    """
+
+    vectors: Sequence[Vectors | Permanent]
+    keeps_text: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _FilteredChunk:
     """A chunk with the vector of its text only, all its questions, and the passed ones with their vectors.
 
-    Users' questions (`accepted`) are not filtered.
+    `may_keep_text` is whether the point of its text has been written with this vector. Users' questions (`accepted`)
+    are not filtered.
     """
 
     chunk: ChunkToIndex
     text: Vectors | Permanent
+    may_keep_text: bool
     filtered: Sequence[FilteredQuestion]
     passed: Sequence[tuple[str, Vectors]]
     accepted: Sequence[tuple[AcceptedQuestion, Vectors | Permanent]]
@@ -104,6 +120,10 @@ class _FilteredChunk:
     def prepends(self) -> bool:
         prepends = bool(self.chunk.options.prepend_questions and self.passed)
         return prepends and not isinstance(self.text, Permanent)
+
+    @property
+    def keeps_text(self) -> bool:
+        return self.may_keep_text and not self.prepends
 
 
 IndexBatch = Sequence[ChunkToIndex]
@@ -293,8 +313,9 @@ async def _try_batch(
         vectors = await _embed(indexer, sound, filtered, costs)
         graded = [_grade(indexer, *parts) for parts in zip(sound, filtered, vectors, strict=True)]
         text_vectors = await _text_vectors(indexer, graded, costs)
-        points = [_points(*parts) for parts in zip(graded, text_vectors, strict=True)]
-        errors = await _write(indexer, list(zip(sound, points, strict=True)), require_lease)
+        errors = await _write(
+            indexer, [_points(*parts) for parts in zip(graded, text_vectors, strict=True)], require_lease
+        )
     except Exception as raised:  # noqa: BLE001 - a bug costs one attempt, with the calls that it has paid
         error = failure_of(raised)
         return outcomes + [_failed(indexer, chunk, error) for chunk in sound]
@@ -364,13 +385,8 @@ async def _embed(
     chunks: Sequence[ChunkToIndex],
     filtered: Sequence[Sequence[FilteredQuestion]],
     costs: EmbeddingCosts,
-) -> list[list[Vectors | Permanent]]:
-    """Embed texts, passed questions and users' questions in as few requests as the limits allow.
-
-    Returns:
-        For each chunk, in order: the vector of its text, of each passed question and of each accepted question; an
-        error instead of a vector that the provider refuses.
-    """
+) -> list[_Embedded]:
+    """Embed texts, passed questions and users' questions in as few requests as the limits allow."""
     questions = [
         [*(q.text for q in qs if q.passed), *(accepted.question for accepted in c.accepted)]
         for c, qs in zip(chunks, filtered, strict=True)
@@ -383,7 +399,18 @@ async def _embed(
     _require_same_size(stored.values(), vectors)
     embedded = iter(vectors)
     found = (stored[c.lease, one] if (c.lease, one) in stored else next(embedded) for c, one in needed)
-    return [list(islice(found, 1 + len(of_chunk))) for of_chunk in questions]
+    return [
+        _Embedded(list(islice(found, 1 + len(of_chunk))), keeps_text=_keeps_text(c) and (c.lease, None) in stored)
+        for c, of_chunk in zip(chunks, questions, strict=True)
+    ]
+
+
+def _keeps_text(chunk: ChunkToIndex) -> bool:
+    """Return whether the point of a chunk's text is as it would be written now.
+
+    It is, if the first claim for its questions follows the claim that wrote the text. Later claims repair a chunk.
+    """
+    return chunk.has_text and not chunk.may_have_points
 
 
 def _require_same_size(stored: Iterable[Vectors], new: Iterable[Vectors | Permanent]) -> None:
@@ -426,13 +453,11 @@ async def _embed_all(
 
 
 def _grade(
-    indexer: Indexer, chunk: ChunkToIndex, filtered: Sequence[FilteredQuestion], vectors: Sequence[Vectors | Permanent]
+    indexer: Indexer, chunk: ChunkToIndex, filtered: Sequence[FilteredQuestion], embedded: _Embedded
 ) -> _FilteredChunk:
-    """Drop questions that cannot be embedded or whose vectors fail the filter.
-
-    `vectors` are in the order of `_embed`.
-    """
+    """Drop questions that cannot be embedded or whose vectors fail the filter."""
     passed = [question for question in filtered if question.passed]
+    vectors = embedded.vectors
     text, others, of_users = vectors[0], vectors[1 : 1 + len(passed)], vectors[1 + len(passed) :]
     usable = [(q, v) for q, v in zip(passed, others, strict=True) if not isinstance(v, Permanent)]
     refused = [
@@ -446,7 +471,8 @@ def _grade(
         graded = filter_by_similarity(graded, vectors_of_usable, text, indexer.floor, keep_alike=chunk.ready_made)
     with_vectors = [(q.text, v) for q, (_, v) in zip(graded, usable, strict=True) if q.passed]
     all_questions = [*graded, *refused, *(q for q in filtered if not q.passed)]
-    return _FilteredChunk(chunk, text, all_questions, with_vectors, list(zip(chunk.accepted, of_users, strict=True)))
+    accepted = list(zip(chunk.accepted, of_users, strict=True))
+    return _FilteredChunk(chunk, text, embedded.keeps_text, all_questions, with_vectors, accepted)
 
 
 async def _text_vectors(
@@ -464,7 +490,7 @@ async def _text_vectors(
     return [None if isinstance(vector, Permanent) else vector for vector in chosen]
 
 
-def _points(graded: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
+def _points(graded: _FilteredChunk, text_vector: Vectors | None) -> ChunkPoints:
     chunk = graded.chunk
     context = PointContext(
         location=chunk.location,
@@ -483,7 +509,7 @@ def _points(graded: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
     )
     accepted = [(question, vector) for question, vector in graded.accepted if not isinstance(vector, Permanent)]
     prepended = graded.prepends and text_vector is not graded.text
-    return points_of(
+    points = points_of(
         chunk.content,
         context,
         text_vector,
@@ -491,7 +517,9 @@ def _points(graded: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
         accepted,
         prepended=prepended,
         given=chunk.ready_made,
+        keeps_text=graded.keeps_text,
     )
+    return ChunkPoints(chunk, points, keeps_text=graded.keeps_text)
 
 
 def _indexed(graded: _FilteredChunk) -> IndexOutcome:
@@ -509,12 +537,12 @@ def _state(vector: Vectors | Permanent) -> AcceptedState:
 
 
 async def _write(
-    indexer: Indexer, chunks: Sequence[tuple[ChunkToIndex, Sequence[Point]]], require_lease: Callable[[], None]
+    indexer: Indexer, chunks: Sequence[ChunkPoints], require_lease: Callable[[], None]
 ) -> dict[Lease, ForeaskError]:
     """Write the points to their collections concurrently; return the errors of chunks without points."""
-    of_collections: dict[str, list[tuple[ChunkToIndex, Sequence[Point]]]] = {}
-    for chunk, points in chunks:
-        of_collections.setdefault(chunk.index_name, []).append((chunk, points))
+    of_collections: dict[str, list[ChunkPoints]] = {}
+    for each in chunks:
+        of_collections.setdefault(each.chunk.index_name, []).append(each)
     if not of_collections:
         return {}
     writer = PointWriter(indexer.index, await indexer.embedder.dimensions(), require_lease)

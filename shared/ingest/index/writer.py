@@ -15,6 +15,7 @@ from datetime import timedelta
 
 import structlog
 
+from shared.domain.corpus.ids import chunk_point_id
 from shared.domain.errors import ForeaskError, Permanent, Transient, Unavailable
 from shared.domain.stages.indexing import ChunkToIndex
 from shared.domain.stages.work import Lease
@@ -26,9 +27,22 @@ _HOLD = timedelta(minutes=10)  # time for which vectors are held while Qdrant ac
 _HOLD_BESIDE_OTHERS = timedelta(seconds=5)  # and if other collections of the batch were written
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 3.0
 
-ChunkPoints = Sequence[tuple[ChunkToIndex, Sequence[Point]]]
-
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPoints:
+    """The points of a chunk to be written.
+
+    Args:
+        chunk: the chunk.
+        points: points to be written.
+        keeps_text: whether the stored point of its text remains as it is.
+    """
+
+    chunk: ChunkToIndex
+    points: Sequence[Point]
+    keeps_text: bool
 
 
 @dataclass(slots=True)
@@ -40,7 +54,7 @@ class PointWriter:
     require_lease: Callable[[], None]
     written: bool = False
 
-    async def write(self, name: str, chunks: ChunkPoints) -> dict[Lease, ForeaskError]:
+    async def write(self, name: str, chunks: Sequence[ChunkPoints]) -> dict[Lease, ForeaskError]:
         """Write the points of one collection; return the errors of the chunks whose points are incomplete.
 
         Vectors are paid, so they are kept until the lease expires. A collection that rejects points while others accept
@@ -66,7 +80,7 @@ class PointWriter:
                 self.written |= len(errors) < len(chunks)
                 return errors
 
-    async def _try(self, name: str, chunks: ChunkPoints) -> dict[Lease, ForeaskError]:
+    async def _try(self, name: str, chunks: Sequence[ChunkPoints]) -> dict[Lease, ForeaskError]:
         """Write the points; return the errors of chunks of which Qdrant refuses a point.
 
         Raises:
@@ -74,13 +88,17 @@ class PointWriter:
         """
         self.require_lease()
         await self.index.ensure_collection(name, self.dimensions)
-        refused = await self.index.upsert(name, [point for _, points in chunks for point in points])
+        refused = await self.index.upsert(name, [point for each in chunks for point in each.points])
         errors: dict[Lease, ForeaskError] = {}
-        for chunk, points in chunks:
-            if error := next((refused[point.id] for point in points if point.id in refused), None):
-                errors[chunk.lease] = Permanent(f"Qdrant refuses the points of this chunk: {error.message}")
-                log.warning("points.refused", index=name, **_named(chunk))
-        if rewritten := [c for c, _ in chunks if c.may_have_points and c.lease not in errors]:
+        for each in chunks:
+            if error := next((refused[point.id] for point in each.points if point.id in refused), None):
+                errors[each.chunk.lease] = Permanent(f"Qdrant refuses the points of this chunk: {error.message}")
+                log.warning("points.refused", index=name, **_named(each.chunk))
+        written = [each for each in chunks if each.chunk.lease not in errors]
+        if kept := [each.chunk.lease for each in written if each.keeps_text]:
+            ids = [chunk_point_id(lease.id, lease.version) for lease in kept]
+            await self.index.renew(name, ids, max(lease.token for lease in kept))
+        if rewritten := [each.chunk for each in written if each.chunk.may_have_points]:
             await self.index.delete_leftovers(name, rewritten)
         return errors
 
@@ -91,8 +109,8 @@ def _requested(error: Unavailable) -> float:
     return after.total_seconds() if after > RETRY_AFTER else 0.0
 
 
-def _each(error: ForeaskError, *parts: ChunkPoints) -> dict[Lease, ForeaskError]:
-    return {chunk.lease: error for part in parts for chunk, _ in part}
+def _each(error: ForeaskError, chunks: Sequence[ChunkPoints]) -> dict[Lease, ForeaskError]:
+    return {each.chunk.lease: error for each in chunks}
 
 
 def _named(chunk: ChunkToIndex) -> dict[str, str]:

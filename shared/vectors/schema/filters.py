@@ -239,12 +239,13 @@ def leftover_points(
     return {"must": must} | ({"must_not": [{"has_id": list(kept)}]} if kept else {})
 
 
-def replaceable_points(token: int) -> Filter:
-    """Select points that a writer may replace: points of claims up to its own.
+def replaceable_points(token: int, ids: Sequence[str] | None = None) -> Filter:
+    """Select points that a writer may replace: points of claims up to its own, all or those with these ids.
 
     A point's id contains the writer's version.
     """
-    return {"must": [{"key": "token", "range": {"lte": token}}]}
+    named = [] if ids is None else [{"has_id": list(ids)}]
+    return {"must": [*named, {"key": "token", "range": {"lte": token}}]}
 
 
 def section_points(location: IndexLocation, document_id: str, version: int, start: int, end: int) -> Filter:

@@ -82,6 +82,7 @@ def points_of(
     *,
     prepended: bool = False,
     given: bool = False,
+    keeps_text: bool = False,
 ) -> list[Point]:
     """Return the points of a chunk, of its questions and of its accepted questions.
 
@@ -93,6 +94,7 @@ def points_of(
         accepted: users' questions with their vectors.
         prepended: whether the text's vector includes its questions.
         given: whether `questions` were submitted with the document.
+        keeps_text: whether Qdrant has the point of the text already: it is not among the returned points.
     """
     common: dict[str, Any] = {
         "tenant": context.location.tenant,
@@ -106,12 +108,14 @@ def points_of(
     if context.hidden:
         common["hidden"] = True
     chunk, version = context.chunk_id, context.version
-    payload = common | {"group": group(context.location, "t")} | _payload(content, context)
-    if prepended:
-        payload[PREPENDED] = True
+    points: list[Point] = []
+    if not keeps_text:
+        payload = common | {"group": group(context.location, "t")} | _payload(content, context)
+        if prepended:
+            payload[PREPENDED] = True
+        points.append(Point(chunk_point_id(chunk, version), _chunk_vectors(content, text_vector), payload))
     of_questions = common | {"group": group(context.location, "q")}
     source = {"source": "given"} if given else {}
-    points = [Point(chunk_point_id(chunk, version), _chunk_vectors(content, text_vector), payload)]
     for ordinal, (text, vector) in enumerate(questions):
         identity = question_point_id(chunk, version, ordinal)
         points.append(Point(identity, {"dense": vector}, of_questions | {"question": text} | source))
