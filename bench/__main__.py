@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[1]
 EVALDATA = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
 QUESTION_SETS = [str(EVALDATA / name) for name in ("nq_ares", "xquad_oracle") if (EVALDATA / name).is_dir()]
 RETRIEVAL_SETS = sorted(str(path.parent) for path in EVALDATA.glob("*/qrels.tsv"))
@@ -61,11 +64,26 @@ def main() -> None:
     parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="passed to the benchmark; `NAME --help` lists them"
     )
+    parser.add_argument(
+        "--tree", type=Path, default=ROOT, help="another checkout with its .venv, whose processes are measured"
+    )
     options = parser.parse_args()
     for name in [options.name] if options.name else BENCHMARKS:
         print(f"== {name}", flush=True)
-        command = [sys.executable, "-m", f"bench.{name}", *(options.arguments or BENCHMARKS[name])]
-        subprocess.run(command, check=True)
+        run(name, options.arguments or BENCHMARKS[name], options.tree.resolve())
+
+
+def run(name: str, arguments: list[str], tree: Path = ROOT) -> None:
+    """Run a benchmark of this checkout on the processes of a tree: all other code is imported from there."""
+    if tree == ROOT:
+        subprocess.run([sys.executable, "-m", f"bench.{name}", *arguments], check=True)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "bench").symlink_to(ROOT / "bench")
+        # The current folder must not be searched first, because it has benchmarks of its own.
+        environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{tree}", "PYTHONSAFEPATH": "1"}
+        command = [str(tree / ".venv" / "bin" / "python"), "-m", f"bench.{name}", *arguments]
+        subprocess.run(command, check=True, cwd=tree, env=environment)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The lowest possible cost of the same work: one asyncio loop over the same client, which stores nothing.
 
-`python -m bench.bare_loop URL IN_FLIGHT DOCUMENTS`: questions are generated for the chunks of the documents of `bench
-ingest`, and texts and questions embedded; nothing is stored or retried, and a crash loses everything. Prints seconds
-of wall clock and of processor time.
+`python -m bench.bare_loop URL IN_FLIGHT DOCUMENTS CHARACTERS`: questions are generated for the chunks of the documents
+of `bench ingest`, and texts and questions embedded; nothing is stored or retried, and a crash loses everything. Prints
+seconds of wall clock and of processor time.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from datetime import timedelta
 import uvloop
 from pydantic import SecretStr
 
+from bench import texts
 from shared.domain.corpus.chunks import ChunkContent
 from shared.ingest.generate.generator import generate_questions
 from shared.ingest.generate.types import GenerationOptions
 from shared.providers.chat import OpenAIChat
 from shared.providers.embedding import Input, OpenAIEmbedder, pack
 from shared.providers.provider import Provider
-from tests.support.deployment import corpus
 
 
-async def run(url: str, in_flight: int, documents: int) -> tuple[float, float]:
+async def run(url: str, in_flight: int, documents: int, characters: int) -> tuple[float, float]:
     """Do the work once; return wall-clock and processor seconds."""
     key, limit = SecretStr("scripted"), timedelta(seconds=60)
     provider = Provider(component="llm", base_url=url, api_key=key, timeout=limit)
     chat, embedder = OpenAIChat(provider, "scripted"), OpenAIEmbedder(provider, "scripted-embedding")
-    chunks = [section for text in corpus(documents).values() for section in text.split("\n\n## ")[1:]]
+    stored = texts.documents(documents, texts.SECTIONS, characters).values()
+    chunks = [section for text in stored for section in text.split("\n\n## ")[1:]]
     slots = asyncio.Semaphore(in_flight)
 
     async def one(chunk: str) -> tuple[str, ...]:
@@ -39,13 +40,13 @@ async def run(url: str, in_flight: int, documents: int) -> tuple[float, float]:
     await embedder.embed([Input("connect")])
     wall, cpu = time.perf_counter(), time.process_time()
     questions = await asyncio.gather(*(one(chunk) for chunk in chunks))
-    texts = [Input(text) for chunk, own in zip(chunks, questions, strict=True) for text in (chunk, *own)]
-    ranges = pack(texts, max_inputs=256, max_tokens=100_000)
-    await asyncio.gather(*(embedder.embed(texts[r.start : r.stop]) for r in ranges))
+    inputs = [Input(text) for chunk, own in zip(chunks, questions, strict=True) for text in (chunk, *own)]
+    ranges = pack(inputs, max_inputs=256, max_tokens=100_000)
+    await asyncio.gather(*(embedder.embed(inputs[r.start : r.stop]) for r in ranges))
     result = time.perf_counter() - wall, time.process_time() - cpu
     await provider.aclose()
     return result
 
 
 if __name__ == "__main__":
-    print(*uvloop.run(run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
+    print(*uvloop.run(run(sys.argv[1], *map(int, sys.argv[2:]))))

@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from bench import texts
 from bench.searchable import SEED, found_after, make_backlog
 from shared.domain.lanes import Lane
 from shared.ledger.postgres.database import Database
 from shared.settings.tuning import Tuning
-from tests.support.deployment import Deployment, ScriptedProvider, corpus
+from tests.support.deployment import Deployment, ScriptedProvider
 from tests.support.waiting import eventually
 
 _CHUNKS = 10_000
@@ -54,7 +55,7 @@ class TimedUploads:
         """Upload documents one by one, and print the seconds."""
         measured = [
             self._upload(f"{name} {external_id}", f"{body}\n\n{name} {number}")
-            for number, (external_id, body) in enumerate(corpus(self.count, sections=3).items())
+            for number, (external_id, body) in enumerate(texts.documents(self.count, sections=3).items())
         ]
         self.alone = self.alone or measured
         for index, what in enumerate(("found", "questions")):

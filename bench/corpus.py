@@ -29,6 +29,7 @@ import orjson
 import psutil
 from pydantic import SecretStr
 
+from bench import texts
 from bench.scale import MARKS, print_memory, print_tenths, resident_bytes
 from bench.size import on_disk
 from shared.ledger.postgres.database import Database
@@ -153,11 +154,10 @@ class CorpusUpload:
 def lines(count: int) -> Iterator[bytes]:
     """Yield the corpus: documents of 600 to 1,200 characters, one section each, all different."""
     for n in range(count):
-        words = " ".join(f"topic{n} item{(n * 31 + w * 17) % 977}" for w in range(38 + n % 37))
         document = {
             "_id": f"document-{n}",
             "title": f"Document {n}",
-            "text": f"Of topic {n}: {words}.",
+            "text": texts.paragraph(f"document {n}", 600 + n % 600),
             "lang": _LANGUAGES[n % len(_LANGUAGES)],
             "year": 2000 + n % 25,
         }

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
-import random
 import statistics
 import tempfile
 import time
@@ -20,10 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench import texts
 from bench.searchable import SEED, make_backlog
 from shared.ledger.postgres.database import Database
 from shared.providers.limiter.limiter import connect
-from tests.support.deployment import Deployment, ScriptedProvider, corpus
+from tests.support.deployment import Deployment, ScriptedProvider
 
 _PAIRS = 6
 _SECONDS = 15.0  # of a window
@@ -85,14 +84,6 @@ class Queries:
         return dict(self.provider.stats()["statuses"])
 
 
-def questions() -> Iterator[str]:
-    """Yield questions about the documents, none of them twice."""
-    chance = random.Random(7)
-    for number in itertools.count():
-        document, section = chance.randrange(_DOCUMENTS), chance.randrange(5)
-        yield f"What does report {document} say of topic{document}x{section} in case {number}?"
-
-
 def report(pairs: Sequence[tuple[Phase, Phase]]) -> None:
     for name, windows in zip(("none refused", f"{_REFUSED:.0%} refused"), zip(*pairs, strict=True), strict=True):
         p50, p95 = ([window.percentile(percent) for window in windows] for percent in (50, 95))
@@ -132,13 +123,13 @@ async def report_effects(deployment: Deployment) -> None:
 
 
 def run(deployment: Deployment, provider: ScriptedProvider, pairs: int, seconds: float) -> None:
-    deployment.ingest(corpus(_DOCUMENTS), _ASKED)
+    deployment.ingest(texts.documents(_DOCUMENTS), _ASKED)
     deployment.ingest({SEED: "# Seed\n\n" + "The harbour opens at six. " * 40}, "others")
     deployment.wait_until_settled(_DOCUMENTS, _ASKED, timeout=240)
     deployment.wait_until_settled(1, "others")
     provider.script(latency_seconds=_MODEL_SECONDS, latency_spread_seconds=_SPREAD_SECONDS)
     asyncio.run(make_backlog(deployment, chunks=_LOAD_CHUNKS))
-    queries = Queries(deployment, provider, questions())
+    queries = Queries(deployment, provider, texts.questions())
     queries.window(0.0, seconds / 2)  # the load starts
     measured = []
     for number in range(pairs):

@@ -28,7 +28,8 @@ from pathlib import Path
 
 import psutil
 
-from tests.support.deployment import Deployment, ScriptedProvider, corpus, processor_seconds
+from bench import texts
+from tests.support.deployment import Deployment, ScriptedProvider, processor_seconds
 
 LATENCY_SECONDS = 0.5
 _SECTIONS = 5  # chunks of a document
@@ -190,7 +191,7 @@ def _profiled(deployment: Deployment) -> dict[str, int]:
 def _ingest(deployment: Deployment, py_spy: str, documents: int, folder: Path) -> None:
     engines = deployment.engine_cpu_seconds()
     with sampling(py_spy, _profiled(deployment), folder) as parts:
-        deployment.ingest(corpus(documents))
+        deployment.ingest(texts.documents(documents))
         settled = deployment.wait_until_settled(documents)
     chunks = sum(document["chunks"]["indexed"] for document in settled)
     table(f"Ingest of {chunks:,} chunks", parts, chunks)
@@ -198,12 +199,12 @@ def _ingest(deployment: Deployment, py_spy: str, documents: int, folder: Path) -
 
 
 def _query(deployment: Deployment, py_spy: str, queries: int, folder: Path) -> None:
-    questions = [section.split("\n")[0] for text in corpus().values() for section in text.split("\n\n## ")[1:]]
+    questions = texts.questions()
     processes = {name: pid for name, pid in _profiled(deployment).items() if name in ("api", "qdrant")}
     engines = deployment.engine_cpu_seconds()
     with sampling(py_spy, processes, folder) as parts:
-        for number in range(queries):
-            body = {"question": questions[number % len(questions)], "collection": "default"}
+        for _ in range(queries):
+            body = {"question": next(questions), "collection": "default"}
             deployment.client.post("/v1/retrieve", json=body).raise_for_status()
     table(f"{queries:,} queries", parts, queries)
     _print_engines(_since(engines, deployment.engine_cpu_seconds()), queries)

@@ -27,6 +27,7 @@ from typing import Any
 import httpx
 import psutil
 
+from bench import texts
 from bench.searchable import found_after
 from embedded.ports import free_port
 from features.all import FEATURES
@@ -37,7 +38,7 @@ from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.indexing import IndexWork
 from shared.ledger.work.parsing import ParseWork
 from shared.services import build
-from tests.support.deployment import ROOT, Deployment, ScriptedProvider, corpus
+from tests.support.deployment import ROOT, Deployment, ScriptedProvider
 from workers.scheduler import steps_of
 
 CHUNKS = 1_000_000
@@ -352,7 +353,7 @@ async def _reindex(table: Table, deployment: Deployment) -> None:
 def _load(deployment: Deployment, count: int) -> None:
     """Ingest documents of ten chunks, and print the rates at which they become ready and the memory of each process."""
     deployment.wait_for_workers()
-    documents = corpus(count, sections=_OF_DOCUMENT)
+    documents = texts.documents(count, sections=_OF_DOCUMENT)
     ready_at, held = [(time.perf_counter(), 0)], []
     with ThreadPoolExecutor(1) as pool:
         upload = pool.submit(deployment.ingest, documents)

@@ -11,7 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.support.deployment import Deployment, ScriptedProvider, corpus
+from bench import texts
+from tests.support.deployment import Deployment, ScriptedProvider
 
 WORKERS = (1, 2, 4, 8)
 IN_FLIGHT = 16
@@ -45,7 +46,7 @@ def main() -> None:
 
 def rate(provider: ScriptedProvider, workers: int, folder: Path) -> tuple[float, float]:
     """Return the calls a second of `workers` workers, and the CPU seconds that each call took them."""
-    documents = corpus(workers * IN_FLIGHT * _ROUNDS // _SECTIONS, sections=_SECTIONS)
+    documents = texts.documents(workers * IN_FLIGHT * _ROUNDS // _SECTIONS, sections=_SECTIONS)
     settings = provider.settings(llm_max_in_flight=IN_FLIGHT)
     with Deployment(settings, folder, roles=("parse", "index", "scheduler")) as deployment:
         deployment.ingest(documents)

@@ -16,10 +16,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench import texts
 from shared.domain.lanes import Lane
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.statements import Statement
-from tests.support.deployment import Deployment, ScriptedProvider, corpus
+from tests.support.deployment import Deployment, ScriptedProvider
 
 UPLOADS = 20
 BACKLOG_CHUNKS = 50_000
@@ -118,7 +119,7 @@ def report(name: str, deployment: Deployment, provider: ScriptedProvider, upload
     before = deployment.cpu_seconds()
     started = time.perf_counter()
     measured = []
-    for number, (external_id, body) in enumerate(corpus(uploads, sections=3).items()):
+    for number, (external_id, body) in enumerate(texts.documents(uploads, sections=3).items()):
         measured.append(found_after(deployment, f"{name} {external_id}", f"{body}\n\n{name} {number}"))
         time.sleep(_PAUSE_SECONDS * random.uniform(0.5, 1.5))
     cpu = sum(deployment.cpu_seconds().values()) - sum(before.values())

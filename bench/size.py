@@ -17,9 +17,10 @@ from pathlib import Path
 
 import httpx
 
+from bench import texts
 from shared.ledger.postgres.database import Database
 from shared.settings import Settings
-from tests.support.deployment import Deployment, ScriptedProvider, corpus
+from tests.support.deployment import Deployment, ScriptedProvider
 from tests.support.qdrant import headers_of
 
 CHUNKS = 10_000
@@ -46,7 +47,7 @@ def measure(dimensions: int, chunks: int) -> Sizes:
     settings = provider.settings(embedding_dimensions=dimensions, questions_per_chunk=_QUESTIONS)
     try:
         with tempfile.TemporaryDirectory() as folder, Deployment(settings, Path(folder)) as deployment:
-            documents = corpus(chunks // _OF_DOCUMENT, _OF_DOCUMENT)
+            documents = texts.documents(chunks // _OF_DOCUMENT, _OF_DOCUMENT)
             for part in _slices(documents):
                 for reply in deployment.ingest(part):
                     reply.raise_for_status()

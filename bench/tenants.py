@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
-import random
 import statistics
 import subprocess
 import sys
@@ -30,15 +28,17 @@ import aiohttp
 import orjson
 import psutil
 
+from bench import texts
 from bench.loud_tenant import TIMES
 from bench.retrieval import parts
 from shared.settings import ApiKey, TenantLimits
-from tests.support.deployment import ROOT, Deployment, ScriptedProvider, corpus, execute
+from tests.support.deployment import ROOT, Deployment, ScriptedProvider, execute
 
 SECONDS = 60.0
 _UPLOADS, _QUERIES = 2.0, 10.0  # a second, of the quiet tenant
 _DOCUMENTS, _SECTIONS = 100, 5  # documents of the quiet tenant, ingested before the measurement
-_ASKED = itertools.count()
+_ASKED = texts.questions()
+_UPLOADED = 1_000  # characters of an uploaded document
 _POLL_SECONDS, _SLOWER = 0.05, 1.2
 _TIMEOUT_SECONDS = 60.0
 _KEYS = {tenant: f"{tenant}-0123456789abcdef0123456789abcdef" for tenant in ("quiet", "loud")}
@@ -67,7 +67,7 @@ class Quiet:
         headers = {"x-api-key": _KEYS["quiet"]}
         async with aiohttp.ClientSession(self.url, headers=headers, timeout=timeout) as session:
             await asyncio.gather(
-                self._repeat(seconds, _QUERIES, lambda number, due: self._query(session, number, due)),
+                self._repeat(seconds, _QUERIES, lambda _, due: self._query(session, due)),
                 self._repeat(seconds, _UPLOADS, lambda number, due: self._upload(session, f"{phase}-{number}", due)),
             )
 
@@ -85,17 +85,15 @@ class Quiet:
         except (aiohttp.ClientError, TimeoutError) as error:
             self.statuses[type(error).__name__] += 1
 
-    async def _query(self, session: aiohttp.ClientSession, number: int, due: float) -> None:
-        chance = random.Random(number)
-        topic = f"{chance.randrange(_DOCUMENTS)}x{chance.randrange(_SECTIONS)}"
-        question = f"What is topic{topic}, question {next(_ASKED)}?"  # a repeated question is answered from a cache
-        body = await self._ask(session, "queries", due, "POST", "/v1/retrieve", json={"question": question})
+    async def _query(self, session: aiohttp.ClientSession, due: float) -> None:
+        asked = {"question": next(_ASKED)}
+        body = await self._ask(session, "queries", due, "POST", "/v1/retrieve", json=asked)
         if "metadata" in body:
             whole = (time.perf_counter() - due) * 1000
             self.parts.append(parts(body["metadata"]["milliseconds"] | {"client": whole}))
 
     async def _upload(self, session: aiohttp.ClientSession, name: str, due: float) -> None:
-        body = {"external_id": name, "text": f"# Report {name}\n\n" + f"The ferry {name} leaves at noon. " * 30}
+        body = {"external_id": name, "text": f"# Report {name}\n\n{texts.paragraph(name, _UPLOADED)}"}
         reply = await self._ask(session, "uploads", due, "POST", "/v1/documents", json=body)
         if "id" not in reply:
             return
@@ -134,7 +132,7 @@ def main() -> None:
         ):
             deployment.client.headers["x-api-key"] = _KEYS["quiet"]
             deployment.wait_for_workers()
-            deployment.ingest(corpus(_DOCUMENTS, _SECTIONS))
+            deployment.ingest(texts.documents(_DOCUMENTS, _SECTIONS))
             deployment.wait_until_settled(_DOCUMENTS)
             measure(deployment, provider, seconds)
     finally:
