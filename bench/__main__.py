@@ -26,6 +26,7 @@ BENCHMARKS = {
     "flex": ["--pairs", "2"],
     "flushes": [],
     "fusion": RETRIEVAL_SETS,
+    "idle": [],
     "ingest": [],
     "layouts": [],
     "limiter": [],

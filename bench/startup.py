@@ -2,7 +2,8 @@
 
 Every role is started a few times over the same embedded engines, until it has been asleep for a second. The table has
 the medians: processor seconds and resident memory of the process itself, and of its children (the parse worker's
-sandbox).
+sandbox). Then all roles are started together, as by `foreask up`, which forks them from one process; its last line has
+the sums. Memory is proportional there: a page that several processes share is counted once.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
+from cli.programs import Programs, WorkerCounts, children, forks_of
+from embedded.ports import free_port
 from embedded.stack import Stack
 from shared.settings import Settings
 
@@ -71,13 +76,50 @@ def _threads_awake(pid: int) -> int:
 
 
 def _cost(process: psutil.Popen) -> StartupCost:
-    children = process.children(recursive=True)
+    own_children = process.children(recursive=True)
     return StartupCost(
         _cpu_seconds(process),
         process.memory_info().rss / 1e6,
-        sum(map(_cpu_seconds, children)),
-        sum(child.memory_info().rss for child in children) / 1e6,
+        sum(map(_cpu_seconds, own_children)),
+        sum(child.memory_info().rss for child in own_children) / 1e6,
     )
+
+
+class SharedCost(NamedTuple):
+    """The cost of a process with its children; a page that n processes share counts as 1/n."""
+
+    cpu_seconds: float
+    proportional_mb: float
+
+
+@contextmanager
+def together(environment: Mapping[str, str], logs: Path) -> Iterator[dict[str, int]]:
+    """Start all roles as `foreask up` does; yield their process ids and the id of the process that forks them."""
+    forks, port = forks_of(logs), free_port()
+    here = {**environment, "FOREASK_API_PORT": str(port)}
+    counts, grace = WorkerCounts(read=0), timedelta(seconds=5)
+    processes = children(here, logs, counts, host="127.0.0.1", port=port, grace=grace, forks=forks)
+    programs = Programs(list(processes), print, forks)
+    programs.start()
+    try:
+        own = {} if forks is None or forks.pid is None else {"imports": forks.pid}
+        yield programs.pids() | own
+    finally:
+        programs.stop()
+
+
+def shared_costs(pids: Mapping[str, int]) -> dict[str, SharedCost]:
+    """Wait until the processes sleep, and return their costs so far by name."""
+    processes = {name: psutil.Process(pid) for name, pid in pids.items()}
+    for process in processes.values():
+        _once_asleep(process)
+    known = set(pids.values())
+    costs = {}
+    for name, process in processes.items():
+        whole = [process, *(child for child in process.children() if child.pid not in known)]
+        cpu = sum(map(_cpu_seconds, whole))
+        costs[name] = SharedCost(cpu, sum(each.memory_full_info().pss for each in whole) / 1e6)
+    return costs
 
 
 def _cpu_seconds(process: psutil.Process) -> float:
@@ -102,8 +144,21 @@ def main() -> None:
         for role, command in ROLES.items():
             runs = [run(command, environment) for _ in range(_RUNS)]
             cost = StartupCost(*(statistics.median(values) for values in zip(*runs, strict=True)))
-            children = f"{cost.children_cpu_seconds:15.2f}  {cost.children_mb:11.0f}" if cost.children_mb else ""
-            print(f"{role:10} {cost.cpu_seconds:6.2f}  {cost.resident_mb:11.0f} {children}", flush=True)
+            sandbox = f"{cost.children_cpu_seconds:15.2f}  {cost.children_mb:11.0f}" if cost.children_mb else ""
+            print(f"{role:10} {cost.cpu_seconds:6.2f}  {cost.resident_mb:11.0f} {sandbox}", flush=True)
+        print("\ntogether          CPU s  proportional MB")
+        runs_together = []
+        for number in range(_RUNS):
+            with together(stack.environment(), Path(folder) / f"logs-{number}") as pids:
+                runs_together.append(shared_costs(pids))
+        for name in runs_together[0]:
+            _print_shared(name, [run[name] for run in runs_together])
+        _print_shared("sum", [SharedCost(*map(sum, zip(*run.values(), strict=True))) for run in runs_together])
+
+
+def _print_shared(name: str, runs: list[SharedCost]) -> None:
+    cost = SharedCost(*(statistics.median(values) for values in zip(*runs, strict=True)))
+    print(f"{name:16} {cost.cpu_seconds:6.2f}  {cost.proportional_mb:15.0f}", flush=True)
 
 
 if __name__ == "__main__":

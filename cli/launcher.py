@@ -23,7 +23,7 @@ from rich.console import Console
 
 from cli.first_check import FirstCheck
 from cli.first_minute import watched
-from cli.programs import Programs, WorkerCounts, children, environment_of, reachable
+from cli.programs import Programs, WorkerCounts, children, environment_of, forks_of, reachable
 from embedded import llama
 from embedded.ports import free_port
 from embedded.secret import stored_password
@@ -164,6 +164,7 @@ class Launcher:
         host, port = settings.api_host, settings.api_port
         environment = self._stack.environment()
         read = 0 if off_because(settings) else self._worker_counts.read
+        forks = forks_of(logs)
         processes = children(
             environment,
             logs,
@@ -171,8 +172,9 @@ class Launcher:
             host=host,
             port=port,
             grace=settings.shutdown_timeout,
+            forks=forks,
         )
-        return Programs(list(processes), self._failures.put)
+        return Programs(list(processes), self._failures.put, forks)
 
     def _address(self, engine: Engine) -> str:
         """Return where an engine runs, its hosts and its model."""

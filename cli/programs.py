@@ -6,16 +6,35 @@ import http.client
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from embedded.supervisor import Child, Supervisor
+from embedded.forks import Forks
+from embedded.supervisor import Child, Supervisor, execute
 from shared.domain.access.database_roles import APP_ROLE, PARSE_ROLE
 from shared.domain.errors import Unavailable
 from shared.settings import secrets_of_roles
 
+# The modules that each program imports until it works; workers need late imports of libraries, too.
+_OF_WORKERS = (
+    "workers.process",
+    "shared.broker.transport",
+    "celery.app.amqp",
+    "celery.apps.worker",
+    "celery.bin.celery",
+    "celery.concurrency.thread",
+    "celery.worker.consumer",
+)
+MODULES: Mapping[str, Sequence[str]] = {
+    "api": ("api.server", "shared.services.api"),
+    "parse": (*_OF_WORKERS, "shared.services.parse"),
+    "read": (*_OF_WORKERS, "shared.services.read"),
+    "generate": (*_OF_WORKERS, "shared.services.generate"),
+    "index": (*_OF_WORKERS, "shared.services.index"),
+    "scheduler": ("workers.process", "workers.scheduler", "shared.services.scheduler"),
+}
 _TIMEOUT_SECONDS = 2.0
 _DATABASE_ROLES = {"parse": PARSE_ROLE, "read": PARSE_ROLE}  # they process untrusted files
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, not bound to
@@ -23,7 +42,7 @@ _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared wi
 
 @dataclass(frozen=True, slots=True)
 class WorkerCounts:
-    """Numbers of worker processes of each kind."""
+    """Numbers of worker processes of each kind, by queue."""
 
     parse: int = 1
     read: int = 1  # none if OCR is off
@@ -37,11 +56,15 @@ class Programs:
     Args:
         children: processes to start; the first one is started before the others.
         on_failure: function that receives the error of a child that cannot be restarted; called from another thread.
+        forks: the process that forks the children, which ends after them; None if each child imports its modules.
     """
 
-    def __init__(self, children: Sequence[Child], on_failure: Callable[[Unavailable], None]) -> None:
+    def __init__(
+        self, children: Sequence[Child], on_failure: Callable[[Unavailable], None], forks: Forks | None = None
+    ) -> None:
         self.names = [child.name for child in children]
         self._supervisors = [Supervisor([child], on_failure) for child in children]
+        self._forks = forks
 
     def start(self) -> None:
         """Start the first child, then all others, and wait until all are healthy.
@@ -59,13 +82,22 @@ class Programs:
         """Stop all children concurrently, so that none waits for a worker that finishes its calls."""
         with ThreadPoolExecutor(len(self._supervisors)) as pool:
             list(pool.map(Supervisor.stop, self._supervisors))
+        if self._forks is not None:
+            self._forks.close()
 
     def pids(self) -> dict[str, int]:
         return {name: pid for supervisor in self._supervisors for name, pid in supervisor.pids().items()}
 
 
 def children(
-    environment: Mapping[str, str], logs: Path, worker_counts: WorkerCounts, *, host: str, port: int, grace: timedelta
+    environment: Mapping[str, str],
+    logs: Path,
+    worker_counts: WorkerCounts,
+    *,
+    host: str,
+    port: int,
+    grace: timedelta,
+    forks: Forks | None = None,
 ) -> Iterator[Child]:
     """Yield the API, the workers and the scheduler.
 
@@ -76,6 +108,7 @@ def children(
         host: address on which the API listens.
         port: port on which the API listens.
         grace: longest time that a stopping worker waits for its open calls.
+        forks: the process that forks the children; None if each child imports its modules.
     """
 
     def child(name: str, role: str, *command: str) -> Child:
@@ -86,18 +119,20 @@ def children(
             environment=environment_of(role, environment),
             healthy=(lambda: is_live(host, port)) if name == "api" else lambda: True,
             stop_timeout=grace + timedelta(seconds=5),
+            launch=execute if forks is None else forks.launch,
+            modules=MODULES[role],
         )
 
     yield child("api", "api", "api", "--checked")
-    for queue, count in (
-        ("parse", worker_counts.parse),
-        ("read", worker_counts.read),
-        ("generate", worker_counts.generate),
-        ("index", worker_counts.index),
-    ):
+    for queue, count in asdict(worker_counts).items():
         for number in range(1, count + 1):
             yield child(f"worker-{queue}" + (f"-{number}" if count > 1 else ""), queue, "workers", queue)
     yield child("scheduler", "scheduler", "workers", "scheduler")
+
+
+def forks_of(logs: Path) -> Forks | None:
+    """Return the process that forks the programs; None where a fork is unsafe, such as on macOS."""
+    return Forks(logs / "fork-server.log") if sys.platform == "linux" else None
 
 
 def environment_of(role: str, environment: Mapping[str, str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Self
+from typing import IO, Protocol, Self
 
 import structlog
 
@@ -73,6 +73,32 @@ class Backoff:
         return min(self._policy.ceiling.total_seconds(), self._policy.base.total_seconds() * 2.0**exponent)
 
 
+class Process(Protocol):
+    """The part of `subprocess.Popen` that a supervisor uses."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self) -> int: ...
+
+    def send_signal(self, number: int, /) -> None: ...
+
+
+def execute(child: Child, output: IO[bytes]) -> Process:
+    """Start the command of a child in a session of its own."""
+    return subprocess.Popen(  # noqa: S603
+        guarded(child.command, death_signal=child.death_signal, user=child.user),
+        stdin=subprocess.DEVNULL if sys.platform == "linux" else subprocess.PIPE,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=child.variables(),
+        cwd=child.directory,
+        start_new_session=True,
+    )
+
+
 @dataclass(frozen=True)
 class Child:
     """A command to keep running.
@@ -88,6 +114,8 @@ class Child:
         user: (uid, gid) to run as, for programs that refuse root.
         stop_signal: signal for a graceful exit.
         death_signal: the signal that the kernel sends it when this process dies.
+        launch: function that starts it; it is called from a thread that lives as long as the child.
+        modules: modules that it imports at its start, if it is a program of Python.
     """
 
     name: str
@@ -103,6 +131,12 @@ class Child:
     start_timeout: timedelta = timedelta(minutes=3)
     stop_timeout: timedelta = timedelta(seconds=15)
     restart: RestartPolicy = field(default_factory=RestartPolicy)
+    launch: Callable[[Child, IO[bytes]], Process] = execute
+    modules: Sequence[str] = ()
+
+    def variables(self) -> dict[str, str]:
+        """Return its environment."""
+        return {**(os.environ if self.inherits else {}), **self.environment}
 
 
 class Supervisor:
@@ -187,7 +221,7 @@ class _Watch:
         self.child = child
         self._on_failure = on_failure
         self._healthy = False  # whether the running process was healthy once
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
         self._stopping = threading.Event()
         self._settled = threading.Event()
         self._failure: str | None = None
@@ -250,14 +284,14 @@ class _Watch:
         _signal_group(process, signal.SIGKILL)  # its leftover processes would hold its port or its files
         return f"ended with code {code}"
 
-    def _spawn(self) -> subprocess.Popen[bytes] | None:
+    def _spawn(self) -> Process | None:
         with self._lock:
             if self._stopping.is_set():
                 return None
             self.process = _spawn(self.child)
             return self.process
 
-    def _await_health(self, process: subprocess.Popen[bytes]) -> None:
+    def _await_health(self, process: Process) -> None:
         timeout = self.child.start_timeout.total_seconds()
         deadline = time.monotonic() + timeout
         while process.poll() is None and not self._stopping.is_set():
@@ -285,21 +319,12 @@ class _Watch:
             self._settled.set()
 
 
-def _spawn(child: Child) -> subprocess.Popen[bytes]:
+def _spawn(child: Child) -> Process:
     child.log.parent.mkdir(parents=True, exist_ok=True)
     if child.log.exists() and child.log.stat().st_size > LOG_ROTATED_BYTES:
         child.log.replace(child.log.with_suffix(".log.1"))
-    inherited = os.environ if child.inherits else {}
     with child.log.open("ab") as output:
-        return subprocess.Popen(  # noqa: S603
-            guarded(child.command, death_signal=child.death_signal, user=child.user),
-            stdin=subprocess.DEVNULL if sys.platform == "linux" else subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**inherited, **child.environment},
-            cwd=child.directory,
-            start_new_session=True,
-        )
+        return child.launch(child, output)
 
 
 def _is_healthy(child: Child) -> bool:
@@ -309,12 +334,12 @@ def _is_healthy(child: Child) -> bool:
         return False
 
 
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+def _signal(process: Process, number: int) -> None:
     if process.poll() is None:
         process.send_signal(number)
 
 
-def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+def _signal_group(process: Process, number: int) -> None:
     try:
         os.killpg(process.pid, number)
     except (ProcessLookupError, PermissionError):  # the group is empty
