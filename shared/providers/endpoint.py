@@ -31,9 +31,10 @@ class Endpoint:
         base = parts._replace(path=parts.path.rstrip("/"), query="", fragment="").geturl()
         return cls(base, parts.query, key)
 
-    def url(self, path: str) -> str:
-        """Return the URL of a path below the base."""
-        return f"{self.base}{path}?{self.query}" if self.query else self.base + path
+    def target(self, path: str) -> str:
+        """Return the path and the query of a path below the base."""
+        path = self._parts.path + path
+        return f"{path}?{self.query}" if self.query else path
 
     def headers(self) -> dict[str, str]:
         """Return the headers of all requests; the user name and the password of a URL replace the key."""

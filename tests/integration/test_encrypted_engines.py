@@ -74,8 +74,8 @@ async def answer_of_qdrant(url):
 
 
 @guards(
-    "shared/vectors/transport/requests.py",
-    "network.ssl_context() if self",
+    "shared/process/network/http/sessions.py",
+    "ssl_context() if self",
     "True if self",
     means="Qdrant with a company's certificate cannot be used",
 )

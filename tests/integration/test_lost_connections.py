@@ -127,9 +127,9 @@ LOSSES = {"closed": Fault(idle_seconds=0.2), "forgotten": Fault(idle_seconds=0.2
 
 @guards(
     "shared/vectors/transport/requests.py",
-    "return await _exchange(self._fresh_session(), method, address, data, limits)",
-    "raise NoAnswer(address)",
-    means="a request to Qdrant fails because the network has forgotten the connection",
+    "may_repeat=True",
+    "may_repeat=False",
+    means="a request to Qdrant fails because its reply was reset",
     case="forgotten",
 )
 @pytest.mark.parametrize("loss", LOSSES)
@@ -149,9 +149,9 @@ async def test_lost_idle_connection_to_qdrant_costs_nothing(services, settings, 
 
 
 @guards(
-    "shared/providers/provider.py",
-    "not pooled.is_reused or time.monotonic() - started > _LOST_SECONDS",
-    "True",
+    "shared/process/network/http/plain.py",
+    "self._options.may_repeat or not connection.may_have_sent",
+    "self._options.may_repeat",
     means="a call of a model fails because the network has forgotten the connection",
     case="forgotten",
 )
@@ -169,6 +169,12 @@ async def test_lost_idle_connection_to_model_costs_nothing(provider, loss):
         await model.aclose()
 
 
+@guards(
+    "shared/process/network/http/plain.py",
+    "self._options.may_repeat or not connection.may_have_sent",
+    "True",
+    means="a call of a model whose reply is reset is paid twice",
+)
 async def test_reset_reply_of_model_is_not_repeated(provider):
     async with linked(f"127.0.0.1:{provider.port}") as (link, url):
         model = Provider(component="llm", base_url=f"{url}/v1", api_key=None, timeout=timedelta(seconds=10))
@@ -226,9 +232,9 @@ async def test_silent_qdrant_refuses_query_soon(services, settings, once, monkey
 
 
 @guards(
-    "shared/vectors/transport/requests.py",
-    "if self._is_closed or isinstance",
-    "if isinstance",
+    "shared/process/network/http/plain.py",
+    "if self._is_closed or not may_repeat:",
+    "if not may_repeat:",
     means="a request that is running at the end of the process opens another connection",
 )
 async def test_running_request_of_closed_client_is_not_repeated():
@@ -243,10 +249,9 @@ async def test_running_request_of_closed_client_is_not_repeated():
         search = asyncio.create_task(index.search("any", []))
         await connected.wait()
         await index.aclose()
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable, match="it closed the connection"):  # it is not sent again
             await search
 
-        assert index._requests._unpooled is None
         for writer in writers:
             writer.close()
             await writer.wait_closed()

@@ -83,10 +83,16 @@ class Model:
 
 
 @guards(
-    "shared/providers/provider.py",
-    "headers=headers, proxy=proxy,",
-    "headers=headers,",
+    "shared/process/network/http/sessions.py",
+    "headers=self._headers, proxy=self._proxy,",
+    "headers=self._headers,",
     means="calls of models ignore the proxy",
+)
+@guards(
+    "shared/process/network/http/client.py",
+    " or self._proxy() is not None",
+    "",
+    means="calls of models without TLS ignore the proxy",
 )
 @pytest.mark.parametrize("call", [complete, stream])
 @pytest.mark.parametrize("value", ["http://127.0.0.1:{}", "127.0.0.1:{}"])
@@ -229,8 +235,8 @@ async def drip(request):
 
 @guards(
     "shared/providers/provider.py",
-    "_limits(allowed, total=allowed.total_seconds())",
-    "_limits(allowed)",
+    "headers=_headers(), seconds=seconds)",
+    "headers=_headers())",
     means="a reply that drips blank lines holds its slot for ever",
     case="complete",
 )

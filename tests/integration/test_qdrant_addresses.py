@@ -4,12 +4,12 @@ import asyncio
 import gc
 from uuid import UUID
 
-import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
 from features.all import FEATURES
 from shared.domain.errors import Unavailable
+from shared.process.network.http import Reply
 from shared.services import build
 from shared.vectors.index import Index
 from shared.vectors.schema.points import Point
@@ -190,4 +190,4 @@ async def test_requests_reuse_connection_and_release_memory(cluster, nodes):
 
 
 def requests_in_memory():
-    return sum(type(each) is aiohttp.ClientResponse for each in gc.get_objects())
+    return sum(type(each) is Reply for each in gc.get_objects())

@@ -21,7 +21,7 @@ from tests.support.planted import guards
 
 ROOT = Path(__file__).resolve().parents[2]
 EVERY_ROLE = {"ir_measures", "scipy", "typer", "alembic", "gcld3", "onnxruntime", "xllamacpp", "qdrant_edge"}
-EVERY_ROLE |= {"rich", "openai", "httpx2", "qdrant_client", "grpc", "dulwich", "urllib3", "foreask_client"}
+EVERY_ROLE |= {"rich", "openai", "httpx2", "aiohttp", "qdrant_client", "grpc", "dulwich", "urllib3", "foreask_client"}
 # Traces are off, and nothing uses OpenTelemetry's metrics.
 EVERY_ROLE |= {"shared.process.telemetry.trace_export", "opentelemetry.sdk", "opentelemetry.exporter", "requests"}
 WEB = {"fastapi", "uvicorn", "starlette", "multipart"}
@@ -36,8 +36,8 @@ OTHER_STAGES |= {"shared.ledger.work.parsing", "shared.ledger.work.batches", "sh
 OF_GENERATION = {"shared.ingest.generate.generator", "shared.ledger.work.generation", "shared.providers.chat"}
 NEVER = {
     "api": {"shared.ingest.parse.isolation.sandbox", "shared.ingest.drain", "tokenizers"},
-    "parse": WORKERS | {"aiohttp", "numpy", "shared.query", "shared.providers.limiter", "shared.ledger.work.indexing"},
-    "read": WORKERS | {"aiohttp", "numpy", "shared.query", "shared.providers.limiter", "shared.ledger.work.indexing"},
+    "parse": WORKERS | {"numpy", "shared.query", "shared.providers.limiter", "shared.ledger.work.indexing"},
+    "read": WORKERS | {"numpy", "shared.query", "shared.providers.limiter", "shared.ledger.work.indexing"},
     "generate": WORKERS | OTHER_STAGES | {"numpy", "shared.query", "shared.vectors", "shared.ledger.documents"},
     "index": WORKERS | OTHER_STAGES - {"shared.ingest.index", "shared.providers.embedding"} | OF_GENERATION,
     "scheduler": WORKERS | {"numpy", "shared.query", "shared.ingest.parse.isolation.sandbox"},

@@ -26,7 +26,9 @@ _READ_BYTES = 65_536
 REFUSAL = b'{"status":{"error":"Service internal error: No space left on device: WAL buffer size exceeds"},"time":0.1}'
 _DRIP_BYTES = 64
 _DRIP_SECONDS = 0.05
-_SO_ATTACH_FILTER = 26
+_SO_ATTACH_FILTER, _SO_MEMINFO = 26, 55
+_MEMINFO = struct.Struct("9I")  # the last number counts dropped packets
+_WATCH_SECONDS = 0.005
 _DROP_ALL = struct.pack("HBBI", 6, 0, 0, 0)  # a program of BPF: return 0
 _RST_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
 
@@ -71,6 +73,21 @@ class ProxiedConnection:
     torn: bool = False
     forgotten: bool = False
     used_at: float = field(default_factory=time.monotonic)
+    watching: asyncio.Task[None] | None = None
+
+    def forget(self) -> None:
+        """Reset the connection at its next data; on Linux without an acknowledgement of it, as a router does."""
+        self.forgotten = True
+        if sys.platform == "linux":
+            self.ignore_client()
+            self.watching = asyncio.create_task(self._reset_at_next_packet())
+
+    async def _reset_at_next_packet(self) -> None:
+        opened = self.writers[0].get_extra_info("socket")
+        while not _MEMINFO.unpack(opened.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size))[-1]:
+            await asyncio.sleep(_WATCH_SECONDS)
+        self.watching = None
+        self.close(reset=True)
 
     def ignore_client(self) -> None:
         """Drop every packet that the client sends from now on."""
@@ -79,6 +96,8 @@ class ProxiedConnection:
         self.writers[0].get_extra_info("socket").setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filter_)
 
     def close(self, *, reset: bool) -> None:
+        if self.watching is not None:
+            self.watching.cancel()
         for writer in self.writers:
             if reset:
                 with suppress(OSError):  # it is already closed
@@ -147,7 +166,7 @@ class Link:
                     continue
                 self.idle_closed += 1
                 if self.fault.forgets:
-                    connection.forgotten = True
+                    connection.forget()
                 else:
                     self._connections.discard(connection)
                     connection.close(reset=False)

@@ -71,7 +71,7 @@ def _of_proxy(error: BaseException) -> str | None:
 
 def _of_connection(error: BaseException) -> str | None:
     match type(error).__name__:  # by name, as above
-        case "ConnectionTimeoutError":
+        case "ConnectionTimeoutError" | "ConnectTimedOut":
             return _NO_CONNECTION
         case "ServerDisconnectedError" | "ClientPayloadError":
             return _CLOSED

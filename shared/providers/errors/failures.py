@@ -13,9 +13,10 @@ from shared.process.telemetry.repetitions import Repetitions
 from shared.providers.errors.answers import interrupted, no_answer, unreachable
 
 _PAUSE = timedelta(seconds=30)
-# Errors of aiohttp, and of the SDK's transport, before a request is sent.
+# Errors of our client, of aiohttp, and of the SDK's transport, before a request is sent.
 _UNSENT = frozenset(
     {
+        *("ConnectFailed", "ConnectTimedOut"),
         *("ClientConnectorError", "ConnectionTimeoutError", "ClientHttpProxyError", "InvalidURL"),
         *("ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol"),
     }
@@ -52,7 +53,7 @@ def _is_late(error: BaseException) -> bool:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, TimeoutError):
-            return type(cause).__name__ != "ConnectionTimeoutError"
+            return type(cause).__name__ not in _UNSENT
         cause = cause.__cause__
     return False
 
