@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import binascii
+import math
+from array import array
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
@@ -144,6 +147,8 @@ def vectors(named: Any, shape: Shape) -> Any:
 def _vector(name: str, vector: Any, shape: Shape) -> Any:
     if vector.__class__ is list:
         return _dense(name, vector, shape)
+    if vector.__class__ is str:
+        return _dense(name, _floats(vector), shape)
     if name not in shape.sparse:
         raise _no_such_vector(name) if name not in shape.dense else malformed(f"vector `{name}` must be a list")
     indices, values = vector["indices"], vector["values"]
@@ -154,7 +159,15 @@ def _vector(name: str, vector: Any, shape: Shape) -> Any:
     return engine.SparseVector(indices, values)
 
 
-def _dense(name: str, vector: list[Any], shape: Shape) -> list[Any]:
+def _floats(encoded: str) -> array[float]:
+    """Decode the 32-bit floats of a vector in base64."""
+    values = array("f", binascii.a2b_base64(encoded, strict_mode=True))
+    if not math.isfinite(sum(values)):
+        raise malformed("a vector must have finite numbers")
+    return values
+
+
+def _dense(name: str, vector: Any, shape: Shape) -> Any:
     size = shape.dense.get(name)
     if size is None:
         raise _no_such_vector(name) if name not in shape.sparse else _ForeignVectorError(f"vector `{name}` is sparse")

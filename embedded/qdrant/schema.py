@@ -46,6 +46,9 @@ SPARSE_FULL_SCAN_POINTS = 1_000
 # instead of 2.7, and twice as much while an optimization used the other core.
 SEARCH_THREADS = 1
 WAL = {"wal_capacity_mb": 32, "wal_segments_ahead": 0}
+# Of a dense vector in an upsert: numbers, or its 32-bit floats, little-endian, in base64. A server reads numbers only,
+# so a client sends base64 only if the description of the collection has this list.
+VECTOR_ENCODINGS = ["float", "base64"]
 _COPIES = ("shard_number", "replication_factor", "write_consistency_factor")  # one process has one of each
 _CREATED = frozenset(
     {
@@ -185,6 +188,7 @@ def info(config: Json, shard: Json, indexes: Json, status: str) -> Json:
     """
     return {
         "status": status,
+        "vector_encodings": VECTOR_ENCODINGS,
         "optimizer_status": "ok",
         "indexed_vectors_count": shard["indexed_vectors_count"],
         "points_count": shard["points_count"],

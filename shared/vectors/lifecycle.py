@@ -57,6 +57,7 @@ class Lifecycle(QdrantConnection):
         self._layout = layout or Layout()
         self._existing: set[str] = set()
         self._sizes: dict[str, int] = {}  # of the vectors of collections
+        self._base64: set[str] = set()  # collections of an engine that announces to read vectors in base64
         self._creating = asyncio.Lock()
         self._indexed = defaultdict[str, set[str]](set)  # keys of declared fields by collection
         self._readiness = SharedCheck(self._answer_a_query, _READY_SECONDS)
@@ -92,6 +93,8 @@ class Lifecycle(QdrantConnection):
         with self._writing(name), self._errors(), self._recreated_if_missing(name):
             missing = REQUIRED.keys() - info["payload_schema"].keys()
             await all_of(self._index(name, field, REQUIRED[field]) for field in missing)
+        if "base64" in info.get("vector_encodings", ()):
+            self._base64.add(name)
         self._existing.add(name)
         self._sizes[name] = dimensions
 
@@ -149,6 +152,7 @@ class Lifecycle(QdrantConnection):
 
     def _forget(self, name: str) -> None:
         self._existing.discard(name)
+        self._base64.discard(name)
         self._sizes.pop(name, None)
         self._indexed.pop(name, None)
 

@@ -1,6 +1,7 @@
 """Guarantees of the embedded Qdrant server: status codes, durability, exclusive access to its data, optimization."""
 
 import asyncio
+import base64
 import os
 import signal
 import socket
@@ -122,6 +123,10 @@ def points(first, count, **payload):
     return [{"id": i, "vector": {"v": vector(i)}, "payload": {"n": i, **payload}} for i in range(first, first + count)]
 
 
+def in_base64(numbers):
+    return base64.b64encode(np.array(numbers, dtype="<f4")).decode()
+
+
 async def upsert(http, batch, name="c", **extra):
     reply = await http.put(f"/collections/{name}/points?wait=true", json={"points": batch, **extra})
     assert reply.json()["result"]["status"] == "completed"
@@ -212,6 +217,10 @@ async def test_invalid_input_returns_status_of_qdrant_server(two_points, path, b
         {"id": 1},
         {"id": 1, "vector": {"v": ["a"] * DIMENSIONS}},
         {"id": 1, "vector": {"v": [1.0]}},
+        {"id": 1, "vector": {"v": in_base64([1.0])}},
+        {"id": 1, "vector": {"v": in_base64([float("nan")] * DIMENSIONS)}},
+        {"id": 1, "vector": {"v": in_base64([1.0] * DIMENSIONS)[:-4]}},
+        {"id": 1, "vector": {"v": "not base64!"}},
         {"id": 1, "vector": {"s": {"indices": [1, 2], "values": [1.0]}}},
         {"id": 1, "vector": {"s": {"indices": [1, 1], "values": [1.0, 2.0]}}},
         {"id": 1, "vector": {}, "payload": []},
@@ -222,6 +231,20 @@ async def test_request_with_malformed_point_is_rejected_completely(two_points, p
 
     assert reply.status_code in (400, 422), reply.text
     assert await count(two_points) == 2
+
+
+async def test_announced_base64_vector_equals_its_numbers(shared):
+    await create(shared, "b")
+    numbers = {"id": 1, "vector": {"v": vector(1)}}
+    await upsert(shared, [numbers, {"id": 2, "vector": {"v": in_base64(vector(1))}}], "b")
+
+    reply = await shared.post("/collections/b/points", json={"ids": [1, 2], "with_vector": True})
+
+    announced = (await shared.get("/collections/b")).json()["result"]["vector_encodings"]
+    await shared.delete("/collections/b")
+    assert "base64" in announced
+    of_numbers, of_base64 = (point["vector"]["v"] for point in reply.json()["result"])
+    assert of_numbers == of_base64 == pytest.approx(np.array(vector(1)) / np.linalg.norm(vector(1)))
 
 
 @pytest.mark.parametrize(

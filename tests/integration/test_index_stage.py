@@ -1,8 +1,10 @@
 """Index workers: claims, writes, and behaviour while Qdrant refuses writes."""
 
+import base64
 from dataclasses import replace
 from datetime import timedelta
 
+import numpy as np
 import orjson
 import pytest
 from qdrant_client import models
@@ -166,6 +168,19 @@ def upserts(services, monkeypatch):
 
     monkeypatch.setattr(requests, "send", counted)
     return sent
+
+
+async def test_embedded_engine_receives_vectors_in_base64(services, library, provider, upserts):
+    await parsed(services, library, "The keeper lives alone.", ready_questions=("Who lives alone?",))
+
+    await work(services, "index")
+
+    written = [point for body in upserts for point in orjson.loads(body)["points"]]
+    assert [type(point["vector"]["dense"]) for point in written] == [str, str]
+    stored = await services.index.stored_vectors((await library.collection()).index_name, [p["id"] for p in written])
+    for point in written:
+        sent = np.frombuffer(base64.b64decode(point["vector"]["dense"]), np.float32)
+        assert stored[point["id"]].vector == pytest.approx(sent)
 
 
 async def collection_with(services, library, *names):

@@ -45,6 +45,7 @@ async def qdrant(services, server, provider, monkeypatch):
     requests = Requests(Addresses([server.url]), "secret", 5)
     monkeypatch.setattr(services.index, "_requests", requests)
     monkeypatch.setattr(services.index, "_existing", set())
+    monkeypatch.setattr(services.index, "_base64", set())
     monkeypatch.setattr(writer, "_FIRST_PAUSE_SECONDS", 0.01)
     server.rules, server.requests = (), []
     yield server
@@ -280,6 +281,22 @@ async def test_size_that_passes_is_remembered(services, provider, qdrant):
     await work(services, "index")
 
     assert {len(request.points) for request in qdrant.requests if request.points} == {2}
+
+
+@guards(
+    "shared/vectors/lifecycle.py",
+    'if "base64" in info.get("vector_encodings", ()):',
+    "if True:",
+    means="a server of Qdrant receives vectors that only the embedded engine reads",
+)
+async def test_server_without_announcement_receives_numbers(services, provider, qdrant):
+    await parsed(services, Library(services, KEEPERS), *KEPT, ready_questions=QUESTIONS)
+
+    await work(services, "index")
+
+    written = [point["vector"]["dense"] for request in qdrant.requests for point in request.points]
+    assert len(written) == len(KEPT) * (1 + len(QUESTIONS))
+    assert all(isinstance(number, float) for vector in written for number in vector)
 
 
 @dataclass(frozen=True)

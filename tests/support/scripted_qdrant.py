@@ -105,8 +105,19 @@ class ScriptedQdrant:
             ) as answer,
         ):
             return web.Response(
-                status=answer.status, body=await answer.read(), headers={"content-type": "application/json"}
+                status=answer.status,
+                body=_without_announcement(await answer.read()),
+                headers={"content-type": "application/json"},
             )
+
+
+def _without_announcement(body: bytes) -> bytes:
+    """Remove the announcement of the embedded engine, which a server does not make."""
+    if b"vector_encodings" not in body:
+        return body
+    reply = orjson.loads(body)
+    del reply["result"]["vector_encodings"]
+    return orjson.dumps(reply)
 
 
 async def _answered(request: web.Request, reply: Reply) -> web.StreamResponse:
