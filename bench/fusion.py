@@ -27,7 +27,8 @@ import numpy as np
 from foreask_evaluation.cache import EvaluationCache
 
 from bench.calibration import Founds, QuestionSet, Searched, read, with_baseline
-from embedded.minilm import DIMENSIONS, MiniLM
+from embedded.embeddings import DIMENSIONS, MODEL
+from embedded.minilm import MiniLM
 from shared.domain.corpus.collections import Baseline
 from shared.domain.vectors import Vectors
 from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseline
@@ -59,12 +60,12 @@ class CachedEmbedding:
         """Return vectors of shape `(len(texts), dimensions)`; row i belongs to text i."""
         if not texts:
             return np.empty((0, DIMENSIONS), dtype=np.float32)
-        missing = self.cache.missing_vectors("MiniLM", texts)  # type: ignore[arg-type]
+        missing = self.cache.missing_vectors(MODEL, texts)  # type: ignore[arg-type]
         for start in range(0, len(missing), BATCH):
             batch = missing[start : start + BATCH]
             vectors = self.model.embed(list(batch))[0]
-            self.cache.save_vectors("MiniLM", dict(zip(batch, vectors, strict=True)))
-        vectors = self.cache.load_vectors("MiniLM", texts)  # type: ignore[arg-type]
+            self.cache.save_vectors(MODEL, dict(zip(batch, vectors, strict=True)))
+        vectors = self.cache.load_vectors(MODEL, texts)  # type: ignore[arg-type]
         return np.array([vectors[text] for text in texts])  # type: ignore[index]
 
 

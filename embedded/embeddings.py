@@ -1,4 +1,4 @@
-"""OpenAI's `/v1/embeddings` with MiniLM: `python -m embedded.embeddings --port P --key-file F`."""
+"""OpenAI's `/v1/embeddings` with the embedded models: `python -m embedded.embeddings --port P --key-file F`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import argparse
 import base64
 import sys
 from asyncio import get_running_loop
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,18 +25,24 @@ from embedded.health import http_ok
 from embedded.supervisor import Child
 
 if TYPE_CHECKING:
-    from embedded.minilm import MiniLM
+    from embedded.bert import Bert
     from shared.domain.vectors import Vectors
 
-MODEL = "all-minilm-l6-v2-int8"
+# W8A8: weights and activations in 8 bits. The older name is the same model with 8-bit weights and floating-point
+# activations, for collections that were created with it.
+MODEL = "all-minilm-l6-v2-w8a8"
+OLDER = "all-minilm-l6-v2-int8"
+NAMES = (MODEL, OLDER)
 MAX_INPUTS = 2048
 DIMENSIONS = 384
 
 
-def child(port: int, log: Path, key_file: Path) -> Child:
+def child(port: int, log: Path, key_file: Path, name: str) -> Child:
+    """Return the process that serves the models. The named one is loaded at its start, others when they are used."""
+    options = ["--port", str(port), "--key-file", str(key_file), "--model", name]
     return Child(
         name="embedding",
-        command=[sys.executable, "-m", "embedded.embeddings", "--port", str(port), "--key-file", str(key_file)],
+        command=[sys.executable, "-m", "embedded.embeddings", *options],
         log=log,
         environment=without_secrets(),
         inherits=False,
@@ -57,20 +65,24 @@ class BadRequest(Exception):
         self.error = {"message": message, "type": "invalid_request_error", "param": parameter, "code": code}
 
 
-def application(model: MiniLM, key_file: Path) -> Starlette:
-    """Return the application that serves a model to clients with the key in a file.
+def application(load: Callable[[str], Bert], key_file: Path) -> Starlette:
+    """Return the application that serves the models to clients with the key in a file.
 
     It computes in threads, so that health checks are answered.
+
+    Args:
+        load: function that returns the model of a name.
+        key_file: file of the key.
     """
     worker = ThreadPoolExecutor(max_workers=2, thread_name_prefix="request")
 
     async def embeddings(request: Request) -> Response:
-        texts, encoding = _parse(await request.body())
-        body = await get_running_loop().run_in_executor(worker, _reply, model, texts, encoding)
+        name, texts, encoding = _parse(await request.body())
+        body = await get_running_loop().run_in_executor(worker, lambda: _reply(name, load(name), texts, encoding))
         return Response(body, media_type="application/json")
 
     async def models(_: Request) -> Response:
-        return Json({"object": "list", "data": [_MODEL_CARD]})
+        return Json({"object": "list", "data": _MODEL_CARDS})
 
     async def health(_: Request) -> Response:
         return Json({"status": "ok"})
@@ -89,10 +101,11 @@ def application(model: MiniLM, key_file: Path) -> Starlette:
 
 
 _NO_KEY = Json({"error": {"message": "Send the server's key.", "type": "invalid_request_error"}}, status_code=401)
-_MODEL_CARD = {"id": MODEL, "object": "model", "created": 0, "owned_by": "foreask"}
+_MODEL_CARDS = [{"id": name, "object": "model", "created": 0, "owned_by": "foreask"} for name in NAMES]
 
 
-def _parse(body: bytes) -> tuple[list[str], str]:
+def _parse(body: bytes) -> tuple[str, list[str], str]:
+    """Return the name of the model, the texts and the encoding of the vectors."""
     try:
         request = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -103,18 +116,18 @@ def _parse(body: bytes) -> tuple[list[str], str]:
     encoding = request.get("encoding_format") or "float"
     if encoding not in ("float", "base64"):
         raise BadRequest("'encoding_format' must be 'float' or 'base64'.", "encoding_format")
-    return _texts(request.get("input")), encoding
+    return request["model"], _texts(request.get("input")), encoding
 
 
 def _check_model(request: dict[str, Any]) -> None:
     name = request.get("model")
     if name is None:
         raise BadRequest("You must provide a model parameter.", "model")
-    if name != MODEL:
-        message = f"The model '{name}' does not exist; this server has '{MODEL}'."
+    if name not in NAMES:
+        message = f"The model '{name}' does not exist; this server has {', '.join(NAMES)}."
         raise BadRequest(message, "model", status=404, code="model_not_found")
     if request.get("dimensions") not in (None, DIMENSIONS):
-        raise BadRequest(f"'{MODEL}' has {DIMENSIONS} dimensions and cannot be shortened.", "dimensions")
+        raise BadRequest(f"'{name}' has {DIMENSIONS} dimensions and cannot be shortened.", "dimensions")
 
 
 def _texts(value: object) -> list[str]:
@@ -130,14 +143,14 @@ def _texts(value: object) -> list[str]:
     return texts
 
 
-def _reply(model: MiniLM, texts: list[str], encoding: str) -> bytes:
+def _reply(name: str, model: Bert, texts: list[str], encoding: str) -> bytes:
     vectors, tokens = model.embed(texts)
     data = [
         {"object": "embedding", "index": index, "embedding": vector}
         for index, vector in enumerate(_rows(vectors, encoding))
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    reply = {"object": "list", "data": data, "model": MODEL, "usage": usage}
+    reply = {"object": "list", "data": data, "model": name, "usage": usage}
     return orjson.dumps(reply, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
@@ -147,15 +160,23 @@ def _rows(vectors: Vectors, encoding: str) -> list[Any]:
     return list(vectors)
 
 
-def main() -> None:
-    """Serve until SIGTERM or SIGINT."""
+@cache
+def model_of(name: str) -> Bert:
+    """Load the model of a name. It stays in memory."""
     from embedded.minilm import MiniLM  # noqa: PLC0415 - loads native code, which the launcher does not need
 
+    return MiniLM(integers=name != OLDER)
+
+
+def main() -> None:
+    """Serve until SIGTERM or SIGINT."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--key-file", type=Path, required=True)
+    parser.add_argument("--model", choices=NAMES, default=MODEL)
     options = parser.parse_args()
-    serve(application(MiniLM(), options.key_file), options.port)
+    model_of(options.model)
+    serve(application(model_of, options.key_file), options.port)
 
 
 if __name__ == "__main__":

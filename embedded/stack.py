@@ -21,7 +21,7 @@ from embedded.secret import stored_password
 from embedded.supervisor import Child, Supervisor
 from shared.domain.access.database_roles import APP_ROLE, PARSE_ROLE
 from shared.domain.errors import InvalidInput, Unavailable
-from shared.settings import OPENAI_URL, Settings
+from shared.settings import OPENAI_URL, Embedding, Settings
 
 Engine = Literal["postgres", "valkey", "qdrant", "llm", "embedding"]
 ENGINES: tuple[Engine, ...] = ("postgres", "valkey", "qdrant", "llm", "embedding")  # stopped in reverse order
@@ -125,7 +125,7 @@ class Stack:
             case "llm":
                 return llama.child(self.data_dir / "llm", port, log, self._key_of_models)
             case "embedding":
-                return embeddings.child(port, log, self._key_of_models)
+                return embeddings.child(port, log, self._key_of_models, self._embedding)
 
     def _urls(self, ports: dict[str, int]) -> dict[str, Any]:
         filled: dict[str, Any] = {"data_dir": self.data_dir}
@@ -141,10 +141,23 @@ class Stack:
                     filled |= {"qdrant_url": process.url(ports[engine]), "qdrant_api_key": key}
                 case "llm":
                     filled |= self._model("llm", llama.url(ports[engine]), llama.MODEL) | self._providers_embedding()
-                case "embedding":  # it has no other model: named embeddings keep their own servers
-                    filled |= self._model("embedding", embeddings.url(ports[engine]), embeddings.MODEL)
-                    filled["embeddings"] = self._configured.named_embeddings()
+                case "embedding":
+                    filled |= self._model("embedding", embeddings.url(ports[engine]), self._embedding)
+                    # Other named embeddings keep their own servers.
+                    filled["embeddings"] = self._other_embeddings(filled) | self._configured.named_embeddings()
         return filled
+
+    @property
+    def _embedding(self) -> str:
+        """The embedded model of new collections."""
+        return self._configured.embedding_model or embeddings.MODEL
+
+    def _other_embeddings(self, filled: dict[str, Any]) -> dict[str, Embedding]:
+        """Return the other embedded models if the settings choose one: existing collections may have another."""
+        if self._configured.embedding_model is None:
+            return {}
+        server = {"base_url": filled["embedding_base_url"], "api_key": filled["embedding_api_key"]}
+        return {name: Embedding(model=name, **server) for name in embeddings.NAMES if name != self._embedding}
 
     @property
     def _key_of_models(self) -> Path:
@@ -186,7 +199,7 @@ def _absent(settings: Settings, engine: Engine) -> bool:
         case "llm":
             return settings.llm_base_url is None and settings.llm_model in (None, llama.MODEL)
         case "embedding":
-            return settings.embedding_base_url is None and settings.embedding_model in (None, embeddings.MODEL)
+            return settings.embedding_base_url is None and settings.embedding_model in (None, *embeddings.NAMES)
 
 
 def _require_one_node(settings: Settings) -> None:

@@ -51,7 +51,7 @@ def test_embeddings_are_unit_vectors_in_input_order(models):
     assert [item["index"] for item in reply.json()["data"]] == [0, 1, 2, 3]
     for text, vector in zip(texts, found, strict=True):
         alone = vectors(embed(models, text))[0]
-        assert float(alone @ vector) > 0.97  # int8 activations are scaled per batch
+        assert float(alone @ vector) > 0.999999  # each token has its own scale, whatever the other texts are
     assert found[0] @ found[1] > found[0] @ found[2] + 0.3
 
 
@@ -104,7 +104,7 @@ async def test_health_answers_while_model_computes(models):
 
 def test_embedded_models_are_listed(models):
     listed = httpx.get(f"{models.embedding_base_url}/models", **with_key(models.embedding_api_key)).json()["data"]
-    assert [model["id"] for model in listed] == [embeddings.MODEL]
+    assert [model["id"] for model in listed] == list(embeddings.NAMES)
     listed = httpx.get(f"{models.llm_base_url}/models", **with_key(models.llm_api_key)).json()["data"]
     assert [model["id"] for model in listed] == [llama.MODEL]
 
