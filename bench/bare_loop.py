@@ -29,8 +29,7 @@ async def run(url: str, in_flight: int, documents: int, characters: int) -> tupl
     key, limit = SecretStr("scripted"), timedelta(seconds=60)
     provider = Provider(component="llm", base_url=url, api_key=key, timeout=limit)
     chat, embedder = OpenAIChat(provider, "scripted"), OpenAIEmbedder(provider, "scripted-embedding")
-    stored = texts.documents(documents, texts.SECTIONS, characters).values()
-    chunks = [section for text in stored for section in text.split("\n\n## ")[1:]]
+    chunks = texts.chunks(documents, characters)
     slots = asyncio.Semaphore(in_flight)
 
     async def one(chunk: str) -> tuple[str, ...]:

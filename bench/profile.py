@@ -29,13 +29,14 @@ from pathlib import Path
 import psutil
 
 from bench import texts
+from bench.groups import NATIVE, group_of
 from tests.support.deployment import Deployment, ScriptedProvider, processor_seconds
 
 LATENCY_SECONDS = 0.5
 _SECTIONS = 5  # chunks of a document
 _SAMPLES_A_SECOND = 50
 _LISTED = 0.01  # of a process's time; smaller parts are summed up
-_FRAME = re.compile(r"(?P<function>.*) \((?P<file>[^()]*?)(?::\d+)?\)$")
+_FRAME = re.compile(r"(?P<function>.*) \((?P<file>[^()]*?)(?::(?P<line>\d+))?\)$")
 _THREAD = re.compile(r"thread \((?P<id>\d+)\)(?:: (?P<name>.*))?$")
 _NUMBERED = re.compile(r"[-_]\d+(?:_\d+)?$")  # the end of the name of a pool's thread
 _OURS = ("shared/", "features/", "api/", "workers/", "embedded/")
@@ -50,11 +51,12 @@ class CpuTime:
     by_thread: Counter[str] = field(default_factory=Counter)
     by_function: Counter[str] = field(default_factory=Counter)
     by_package: Counter[str] = field(default_factory=Counter)
+    by_group: Counter[str] = field(default_factory=Counter)
 
     def add_ended(self, total: float) -> None:
         """Add the rest of the total: the time of threads and children that ended meanwhile."""
         rest = max(0.0, total - self.by_thread.total())
-        for counter in (self.by_thread, self.by_function, self.by_package):
+        for counter in (self.by_thread, self.by_function, self.by_package, self.by_group):
             counter["(ended)"] += rest
 
 
@@ -65,6 +67,7 @@ class _Samples:
     name: str = ""
     by_function: Counter[str] = field(default_factory=Counter)
     by_package: Counter[str] = field(default_factory=Counter)
+    by_group: Counter[str] = field(default_factory=Counter)
 
 
 def _read(folded: str) -> dict[int, _Samples]:
@@ -82,6 +85,7 @@ def _read(folded: str) -> dict[int, _Samples]:
             thread.name = _NUMBERED.sub("", threads[-1]["name"] or "")
             thread.by_function[f"{own['file']} {own['function']}" if own else f"({package})"] += int(count)
             thread.by_package[package] += int(count)
+            thread.by_group[group_of([(frame["file"], int(frame["line"] or 0)) for frame in frames])] += int(count)
     return samples
 
 
@@ -111,24 +115,29 @@ def _divided(before: Threads, now: Threads, samples: Mapping[int, _Samples]) -> 
     parts = CpuTime()
     for thread, (name, seconds) in now.items():
         spent = seconds - before.get(thread, ("", 0.0))[1]
-        taken = samples.get(thread) or _Samples(
-            name, Counter({f"(thread {name})": 1}), Counter({f"(thread {name})": 1})
-        )
+        unsampled = Counter({f"(thread {name})": 1})
+        taken = samples.get(thread) or _Samples(name, unsampled, unsampled, Counter({NATIVE: 1}))
         parts.by_thread[taken.name] += spent
-        for counter, counts in ((parts.by_function, taken.by_function), (parts.by_package, taken.by_package)):
+        for counter, counts in (
+            (parts.by_function, taken.by_function),
+            (parts.by_package, taken.by_package),
+            (parts.by_group, taken.by_group),
+        ):
             for part, count in counts.items():
                 counter[part] += spent * count / counts.total()
     return parts
 
 
 @contextmanager
-def sampling(py_spy: str, processes: Mapping[str, int], folder: Path) -> Iterator[dict[str, CpuTime]]:
+def sampling(
+    py_spy: str, processes: Mapping[str, int], folder: Path, samples_a_second: int = _SAMPLES_A_SECOND
+) -> Iterator[dict[str, CpuTime]]:
     """Sample processes; the mapping that is returned has the parts of each after the end of the block."""
     parts: dict[str, CpuTime] = {}
     recorders = {}
     for name, pid in processes.items():
         output = ["--format", "raw", "--output", str(folder / f"{name}.folded")]
-        rate = ["--rate", str(_SAMPLES_A_SECOND), "--subprocesses", "--function", "--threads", "--nonblocking"]
+        rate = ["--rate", str(samples_a_second), "--subprocesses", "--threads", "--nonblocking"]
         command = [py_spy, "record", "--pid", str(pid), *rate, *output]
         recorders[name] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(1.0)  # py-spy prints nothing when it starts
@@ -182,15 +191,16 @@ def main() -> None:
         provider.close()
 
 
-def _profiled(deployment: Deployment) -> dict[str, int]:
+def profiled(deployment: Deployment) -> dict[str, int]:
     """Return the process ids of the Python processes by name."""
+    engines = deployment.stack.pids()
     own = {name: process.pid for name, process in deployment.processes.items() if process.poll() is None}
-    return {**own, "qdrant": deployment.stack.pids()["qdrant"]}
+    return own | {name: engines[name] for name in ("qdrant", "embedding") if name in engines}
 
 
 def _ingest(deployment: Deployment, py_spy: str, documents: int, folder: Path) -> None:
     engines = deployment.engine_cpu_seconds()
-    with sampling(py_spy, _profiled(deployment), folder) as parts:
+    with sampling(py_spy, profiled(deployment), folder) as parts:
         deployment.ingest(texts.documents(documents))
         settled = deployment.wait_until_settled(documents)
     chunks = sum(document["chunks"]["indexed"] for document in settled)
@@ -200,7 +210,7 @@ def _ingest(deployment: Deployment, py_spy: str, documents: int, folder: Path) -
 
 def _query(deployment: Deployment, py_spy: str, queries: int, folder: Path) -> None:
     questions = texts.questions()
-    processes = {name: pid for name, pid in _profiled(deployment).items() if name in ("api", "qdrant")}
+    processes = {name: pid for name, pid in profiled(deployment).items() if name in ("api", "qdrant")}
     engines = deployment.engine_cpu_seconds()
     with sampling(py_spy, processes, folder) as parts:
         for _ in range(queries):

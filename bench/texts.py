@@ -16,6 +16,7 @@ from pathlib import Path
 
 CHARACTERS = 1_780  # of a section, which becomes one chunk
 SECTIONS = 5
+HEADING = "Part"
 
 _PASSAGES = Path(__file__).with_name("text") / "passages.jsonl"
 _END_OF_SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z“])")
@@ -57,11 +58,17 @@ def documents(
         f"{name}-{n}.md": "\n\n".join(
             [
                 f"# The {name} {n}",
-                *(f"## Part {s + 1}\n\n{paragraph(f'{name} {n} {s}', characters)}" for s in range(sections)),
+                *(f"## {HEADING} {s + 1}\n\n{paragraph(f'{name} {n} {s}', characters)}" for s in range(sections)),
             ]
         )
         for n in range(count)
     }
+
+
+def chunks(count: int, characters: int = CHARACTERS, name: str = "article") -> list[str]:
+    """Return the sections of these documents."""
+    stored = documents(count, SECTIONS, characters, name).values()
+    return [section for text in stored for section in text.split("\n\n## ")[1:]]
 
 
 @cache

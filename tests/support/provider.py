@@ -75,6 +75,7 @@ class Script:
     usage: dict[str, Any] = field(default_factory=dict)  # fields of the usage of chats that replace the counted ones
     reads_pictures: bool = True  # False: chats with a picture get status 400
     described: str = "A bar chart of the herring catch"  # description of every picture; its hash follows
+    answer: str = "The documents say so [1]."  # text of replies without a schema
     answer_finish: str = "stop"  # finish reason of answers; empty: a stream ends without a sign of its end
     caches_prompts: bool = False  # prompts of 1,024 tokens are written to a cache and read from it, as of GPT-5.6
 
@@ -373,7 +374,7 @@ class ScriptedEndpoints:
         if schema:
             texts = {"question": self.script.condensed}
             return orjson.dumps({name: texts.get(name, "") for name in schema.get("properties", {})}).decode()
-        return "The documents say so [1]."
+        return self.script.answer
 
     def _description(self, picture: bytes) -> dict[str, Any]:
         text = f"{self.script.described} {hashlib.sha256(picture).hexdigest()[:8]}"
