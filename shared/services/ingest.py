@@ -10,6 +10,9 @@ from shared.ingest.options import IngestDefaults
 from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.settings import Settings
 
+SLOTS_OF_SMALL = 128
+"""Small documents that a parse worker has in progress: 32 are read together, and as many are committed together."""
+
 
 def ingest_defaults(settings: Settings, model: str) -> IngestDefaults:
     """Return the default options with the strategy for a language model."""

@@ -21,7 +21,7 @@ from shared.ledger.work.parsing import ParseWork
 from shared.maintenance.jobs.runner import Runner
 from shared.process.temporary_folders import remove_leftovers
 from shared.services.features import Feature
-from shared.services.ingest import slots_of_parser
+from shared.services.ingest import SLOTS_OF_SMALL, slots_of_parser
 from shared.services.ocr import log_if_off, ocr_of
 from shared.services.parts import Parts
 from shared.services.worker import WorkerServices
@@ -97,8 +97,9 @@ def sandbox_of(parts: Parts) -> ParsingSandbox:
 def parser_of(parts: Parts) -> ParseStage:
     settings = parts.settings
     return ParseStage(
-        slots=slots_of_parser(settings) + _RESERVED_SLOTS,
-        slots_of_tenant=slots_of_parser(settings),
+        slots=max(SLOTS_OF_SMALL, slots_of_parser(settings)) + _RESERVED_SLOTS,
+        slots_of_large=slots_of_parser(settings) + _RESERVED_SLOTS,
+        reserved=_RESERVED_SLOTS,
         max_chunks=settings.tuning.parse_max_chunks,
         defaults=parts.ingest_defaults,
         work=parts.ledger[ParseWork],

@@ -16,6 +16,7 @@ from uuid import uuid4
 import structlog
 
 from shared.domain.errors import Unavailable, Unreadable
+from shared.storage.blocks import BlockCache
 from shared.storage.uploads import (
     MARKER,
     PAGE,
@@ -49,6 +50,7 @@ class UploadFolder(Uploads):
     def __init__(self, folder: Path, owner: StoreOwner) -> None:
         super().__init__(owner)
         self.folder = folder
+        self._blocks = BlockCache(self._read_range)
 
     def path(self, name: str) -> Path:
         return self.folder / name[:2] / name
@@ -85,6 +87,7 @@ class UploadFolder(Uploads):
         return disk.free / disk.total if disk.total else None
 
     async def remove(self, names: Sequence[str]) -> set[str]:
+        self._blocks.forget(names)
         return await asyncio.to_thread(self._remove, names) if names else set()
 
     async def pages(self) -> AsyncIterator[list[str]]:
@@ -119,6 +122,9 @@ class UploadFolder(Uploads):
         return await asyncio.to_thread(write)
 
     async def _read(self, name: str, offset: int, length: int) -> bytes:
+        return await self._blocks.read(name, offset, length)
+
+    async def _read_range(self, name: str, offset: int, length: int) -> bytes:
         async with self._found():
             return await asyncio.to_thread(_read_part, self.path(name), offset, length)
 

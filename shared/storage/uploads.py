@@ -87,6 +87,12 @@ def stored_in(name: str) -> str:
     return name.partition("#")[0]
 
 
+def size_of_part(name: str) -> int | None:
+    """Return the bytes of an upload that is a part of a pack; None if it has a separate object."""
+    part = _part(name)
+    return part and part[1]
+
+
 def _part(name: str) -> tuple[int, int] | None:
     """Return offset and length in bytes of an upload in its pack; None if it has a separate object."""
     _, of_pack, label = name.partition("#")
@@ -173,13 +179,7 @@ class Uploads(ABC):
             Unavailable: as `store`.
             Unreadable: the pack does not exist any more.
         """
-        contents = []
-        for name in parts:
-            offset, length = _part_of_pack(name)
-            content = await self._read(stored_in(name), offset, length)
-            if len(content) < length:
-                raise missing()
-            contents.append(content)
+        contents = [await self.part(name) for name in parts]
         return dict(zip(parts, [upload.name for upload in await self.store_pack(contents)], strict=True))
 
     async def foreign_bytes(self, parts: Sequence[str]) -> bool:
@@ -283,21 +283,23 @@ class Uploads(ABC):
             Unavailable: the store is unavailable, or fails; the upload may still exist.
             Unreadable: only this upload is missing.
         """
-        part = _part(name)
-        whole = self._whole(name) if part is None else self._cut(stored_in(name), *part)
-        async with whole as path:
-            yield path
-
-    @asynccontextmanager
-    async def _cut(self, pack: str, offset: int, length: int) -> AsyncIterator[Path]:
-        content = await self._read(pack, offset, length)
-        if len(content) < length:
-            raise missing()
-        file = await asyncio.to_thread(write_temporary, content)
+        if _part(name) is None:
+            async with self._whole(name) as path:
+                yield path
+            return
+        file = await asyncio.to_thread(write_temporary, await self.part(name))
         try:
             yield file.path
         finally:
             file.remove()
+
+    async def part(self, name: str) -> bytes:
+        """Return the bytes of an upload that is a part of a pack; raises as `fetched`."""
+        offset, length = _part_of_pack(name)
+        content = await self._read(stored_in(name), offset, length)
+        if len(content) < length:
+            raise missing()
+        return content
 
     @abstractmethod
     async def remove(self, names: Sequence[str]) -> set[str]:

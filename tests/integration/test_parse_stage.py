@@ -12,6 +12,7 @@ from shared.domain.errors import Unavailable
 from shared.domain.stages.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.states import DocumentState
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.small_files import MOST_TOGETHER, SMALL_BYTES
 from shared.ledger.documents.documents import Documents
 from shared.ledger.postgres.statements import Statement
 from tests.conftest import Library
@@ -144,21 +145,77 @@ async def test_document_with_too_many_chunks_fails_without_calls(services, libra
 
 @guards(
     "shared/services/parse.py",
-    "slots_of_parser(settings) + _RESERVED_SLOTS",
-    "slots_of_parser(settings)",
+    "reserved=_RESERVED_SLOTS",
+    "reserved=0",
     means="one tenant's files take all slots of a parse worker",
 )
-async def test_tenant_leaves_slots_to_others(services, settings, library):
-    wakeups = Wakeups(settings.redis_url.get_secret_value())
+async def test_tenant_leaves_slots_to_others(services, settings, wakeups, library):
     stage = replace(services.parser, wakeups=wakeups)
     for number in range(stage.slots + 1):
         await library.add(f"Text {number}.")
     held = Counter(document.tenant for document in await stage.claim(stage.slots, {}))
-    assert 0 < held["default"] < stage.slots
+    assert 0 < held["default"] < stage.slots_of_large
     assert await stage.claim(stage.slots - held.total(), held) == []
-    await wakeups.aclose()
     async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
         assert await redis.llen("foreask.parse") == 1  # for a worker with free slots
 
     await Library(services, "quiet").add("A note.")
     assert [document.tenant for document in await stage.claim(1, held)] == ["quiet"]
+
+
+@pytest.fixture
+async def wakeups(settings):
+    wakeups = Wakeups(settings.redis_url.get_secret_value())
+    yield wakeups
+    await wakeups.aclose()
+
+
+async def add_pack(services, library, texts):
+    uploads = await services.uploads.store_pack([text.encode() for text in texts])
+    for text, upload in zip(texts, uploads, strict=True):
+        new = await library.new(text)
+        await services.ledger[Documents].submit(
+            replace(new, upload=upload.name, size_bytes=upload.size_bytes, content_hash=upload.sha256)
+        )
+
+
+@guards(
+    "shared/ingest/parse/stage.py",
+    "min(self.slots, 2 * self._room)",
+    "self.slots_of_large",
+    means="each few small documents cost a claim and a settlement",
+)
+async def test_small_documents_fill_more_slots(services, wakeups, library):
+    await add_pack(services, library, [f"Small text {number}." for number in range(2 * MOST_TOGETHER)])
+    stage, held, claims = replace(services.parser, wakeups=wakeups), Counter(), []
+
+    while claimed := await stage.claim(stage.slots, held):
+        held.update(document.tenant for document in claimed)
+        claims.append(len(claimed))
+
+    assert (held.total(), claims[0] < stage.slots_of_large < max(claims)) == (2 * MOST_TOGETHER, True)
+
+
+@guards(
+    "shared/ingest/parse/stage.py",
+    "await self.work.release([document.lease for document in excess])",
+    "pass",
+    means="large documents wait for a worker that has no process for them",
+)
+async def test_excess_large_documents_are_released(services, wakeups, library):
+    await add_pack(services, library, [f"Small text {number}." for number in range(MOST_TOGETHER)])
+    stage, held = replace(services.parser, wakeups=wakeups), Counter()
+    while claimed := await stage.claim(stage.slots, held):
+        held.update(document.tenant for document in claimed)
+    most = stage.slots_of_large
+    await add_pack(services, library, [f"Long {number}. ".ljust(SMALL_BYTES + 1, "a") for number in range(2 * most)])
+
+    claimed = await stage.claim(stage.slots, held)
+
+    assert len(claimed) == most
+    assert await stage.claim(stage.slots, held + Counter(document.tenant for document in claimed)) == []
+    async with services.database.begin() as connection:
+        due = "SELECT count(*) FROM documents WHERE leased_by IS NULL AND due_at <= now() AND attempts = 0"
+        assert (await connection.execute(Statement(due))).scalar_one() == most
+    other = await replace(services.parser, wakeups=wakeups).claim(stage.slots, {})
+    assert len(other) == most - stage.reserved

@@ -26,6 +26,7 @@ from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.document import ParsedDocument
 from shared.ingest.parse.isolation import sandbox as sandboxes
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.small_files import MOST_TOGETHER
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
@@ -432,6 +433,119 @@ async def test_crash_is_not_blamed_on_worker_memory(odd_page):
         page = odd_page("os._exit(3)")
         with pytest.raises(Unreadable, match=r"the file crashed the parser \(status 3\)"):
             await sandbox.parse(page, filename=page.name, media_type=None, options=ChunkingOptions())
+
+
+# Small files
+
+
+async def together(sandbox: ParsingSandbox, files: dict[str, str], tenant: str = "a") -> dict[str, str]:
+    """Return the text of each file, or the reason why it has none; all are parsed at the same time."""
+
+    async def text(name: str, content: str) -> str:
+        try:
+            document = await sandbox.parse(
+                content.encode(), filename=name, media_type=None, options=ChunkingOptions(), tenant=tenant
+            )
+        except Unreadable as error:
+            return error.message
+        return text_of(document)
+
+    return dict(zip(files, await asyncio.gather(*(text(*file) for file in files.items())), strict=True))
+
+
+@guards(
+    "shared/ingest/parse/isolation/sandbox.py",
+    "if len(file) <= SMALL_BYTES and",
+    "if False and",
+    means="each small file costs a message",
+)
+async def test_small_files_share_messages(monkeypatch):
+    messages, send = [], processes.ConfinedProcess.send
+
+    def counted(process, request, files):
+        messages.append(len(orjson.loads(request)["requests"]))
+        send(process, request, files)
+
+    monkeypatch.setattr(processes.ConfinedProcess, "send", counted)
+    files = {f"{number}.md": f"# File {number}\n\n" + number * "word " for number in range(3 * MOST_TOGETHER)}
+    async with ParsingSandbox(workers=2) as sandbox:
+        assert await together(sandbox, files) == {name: text.strip() for name, text in files.items()}
+
+    assert sum(messages) == len(files)
+    assert max(messages) == MOST_TOGETHER
+    assert len(messages) <= 6
+
+
+@guards(
+    "shared/ingest/parse/isolation/small_files.py",
+    "one.answer.set_result(None)",
+    "one.answer.set_exception(Transient('lost'))",
+    means="a file fails because of another one that was sent with it",
+    case="kill",
+)
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        pytest.param("os._exit(3)", "the file crashed the parser (status 3)", id="kill"),
+        pytest.param("while True: pass", "the file took longer than 1 s to read", id="time"),
+        pytest.param("raise ValueError('odd')", "the file could not be parsed", id="error"),
+        pytest.param("bytearray(2 << 30)", "the file needed more than 1.0 GB of memory to read", id="memory"),
+    ],
+)
+async def test_failing_file_fails_alone_in_group(odd_page, code, sentence):
+    files = {f"{number}.rst": f"{number}" for number in range(12)}
+    hostile = {"5.rst": odd_page(code).read_text(), "9.rst": code}
+    async with ParsingSandbox(timeout=timedelta(seconds=1)) as sandbox:
+        results = await together(sandbox, files | hostile)
+
+        failed = {name for name, text in results.items() if sentence in text}
+        assert failed == set(hostile)
+        assert all(results[name] == text for name, text in files.items() if name not in hostile)
+        assert await together(sandbox, {"next.md": "next"}) == {"next.md": "next"}
+
+
+@guards(
+    "shared/ingest/parse/isolation/sandbox.py",
+    'if answer.head.outcome == "memory":',
+    "if False:",
+    means="a file fails because another one that was sent with it took the memory",
+)
+async def test_memory_of_earlier_file_fails_no_other(odd_page):
+    odd_page("")
+    files = {"first.rst": "1", "large.rst": "os.hoard = bytearray(600 << 20)", "next.rst": "bytearray(600 << 20)"}
+    async with ParsingSandbox() as sandbox:
+        assert await together(sandbox, files) == files
+
+
+async def test_groups_contain_files_of_one_tenant(monkeypatch):
+    seen, ask = [], ParsingSandbox._ask_together
+
+    async def watched(sandbox, child, group, descriptor):
+        seen.append({one.file.tenant for one in group})
+        await ask(sandbox, child, group, descriptor)
+        assert child.tenant in (None, *seen[-1])
+
+    monkeypatch.setattr(ParsingSandbox, "_ask_together", watched)
+    pages = {f"{number}.html": f"<html><body><p>Page {number}</p></body></html>" for number in range(20)}
+    async with ParsingSandbox() as sandbox:
+        results = await asyncio.gather(*(together(sandbox, pages, tenant) for tenant in ("a", "b")))
+
+    assert results == [{name: f"Page {name.removesuffix('.html')}" for name in pages}] * 2
+    assert len(seen) >= 2
+    assert all(len(tenants) == 1 for tenants in seen)
+
+
+async def test_cancelled_file_delays_none_of_its_group():
+    async with ParsingSandbox() as sandbox:
+        parsing = [asyncio.create_task(together(sandbox, {f"{number}.md": f"file {number}"})) for number in range(40)]
+        await asyncio.sleep(0)
+        for task in parsing[::3]:
+            task.cancel()
+        results = await asyncio.gather(*parsing, return_exceptions=True)
+        assert [isinstance(result, asyncio.CancelledError) for result in results] == [n % 3 == 0 for n in range(40)]
+
+    with pytest.raises(Transient, match="closed"):
+        await together(sandbox, {"a.md": "text"})
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from hashlib import file_digest
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 import structlog
@@ -35,13 +35,16 @@ from shared.ingest.moved_uploads import decide_about_upload
 from shared.ingest.options import IngestDefaults
 from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading
 from shared.ingest.parse.isolation.sandbox import ParsingSandbox
+from shared.ingest.parse.isolation.small_files import SMALL_BYTES
 from shared.ledger.work.pages import Pages, ReadPages
 from shared.ledger.work.parsing import ParseWork, is_large
+from shared.process.clock import elapsed_seconds
 from shared.process.telemetry.metrics import PARSE_SECONDS, timed
-from shared.storage.fetching import fetched
+from shared.storage.fetching import fetched_or_read
 from shared.storage.references import Originals
-from shared.storage.uploads import Uploads
+from shared.storage.uploads import Uploads, size_of_part
 
+_SLOW_SECONDS = 2.0  # after which other workers may parse the next documents sooner, even small ones
 _FEW_CHUNKS = 20  # their keys take less time than a change of threads
 log = structlog.get_logger()
 
@@ -55,8 +58,9 @@ class ParseStage(Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAtte
     """The stage of a parse worker.
 
     Args:
-        slots: maximum documents in progress.
-        slots_of_tenant: maximum documents in progress of one tenant, whose slow files then delay no other tenant.
+        slots: maximum documents in progress, if all are small.
+        slots_of_large: maximum documents in progress otherwise: another worker may have a process for them.
+        reserved: number of these slots that one tenant alone cannot have: its slow files delay no other tenant.
         max_chunks: maximum chunks of a document.
         defaults: default options of collections.
         originals: reads uploads whose bytes remain in their source.
@@ -71,7 +75,8 @@ class ParseStage(Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAtte
     linger = timedelta(milliseconds=50)
 
     slots: int
-    slots_of_tenant: int
+    slots_of_large: int
+    reserved: int
     max_chunks: int
     defaults: IngestDefaults
     work: ParseWork
@@ -85,13 +90,25 @@ class ParseStage(Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAtte
     ocr: Callable[[str | None], OcrData] | None = None
     pictures: Callable[[bool | None], int] = _no_pictures
 
+    def __post_init__(self) -> None:
+        self._room = self.slots_of_large  # documents that may be in progress now
+
     async def claim(self, limit: int, held: Mapping[str, int]) -> list[DocumentToParse]:
+        """Claim documents: few at first, and twice as many after each claim of small documents only."""
+        limit = min(limit, self._room - sum(held.values()))
+        if limit <= 0:
+            return []
         await self.uploads.require()
-        claimed = await self.work.claim(limit, held=held, most=self.slots_of_tenant)
+        most = self._room - self.reserved
+        claimed = await self.work.claim(limit, held=held, most=most)
         holding = Counter(held) + Counter(document.tenant for document in claimed)
-        if claimed and len(claimed) < limit and max(holding.values()) >= self.slots_of_tenant:
-            self.wakeups.wake("parse")  # another worker may have slots for this tenant
-        return claimed
+        if claimed and (len(claimed) == limit or max(holding.values()) >= most):
+            self.wakeups.wake("parse")  # another worker may have slots for these tenants
+        large = [document for document in claimed if not _is_small(document)]
+        self._room = self.slots_of_large if large else min(self.slots, 2 * self._room)
+        if excess := large[self.slots_of_large :]:
+            await self.work.release([document.lease for document in excess])
+        return [document for document in claimed if document not in excess]
 
     async def claim_suspect(self) -> list[DocumentToParse]:
         await self.uploads.require()
@@ -131,17 +148,22 @@ class ParseStage(Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAtte
 
     async def _read(self, document: DocumentToParse, known: ReadPages) -> ParsedDocument | PagesOutcome:
         """Return the file's text, or its pages whose texts are missing."""
-        async with fetched(document.upload, self.uploads, self.originals) as path:
+        async with fetched_or_read(document.upload, self.uploads, self.originals) as file:
+            started = elapsed_seconds()
             with timed(PARSE_SECONDS):
-                parsed = await self._parsed(document, known, path)
+                parsed = await self._parsed(document, known, file)
+            if elapsed_seconds() - started > _SLOW_SECONDS:
+                self._room = self.slots_of_large
             if isinstance(parsed, ParsedDocument):
                 return parsed
             missing = [number for number in parsed.numbers if number not in known.texts]
             if not missing:
                 raise Unreadable("the parser asks for pages that have been read")
-            return await asyncio.to_thread(self._pages_of, document, missing, path)
+            return await asyncio.to_thread(self._pages_of, document, missing, file)
 
-    async def _parsed(self, document: DocumentToParse, known: ReadPages, path: Path) -> ParsedDocument | PagesToRead:
+    async def _parsed(
+        self, document: DocumentToParse, known: ReadPages, file: Path | bytes
+    ) -> ParsedDocument | PagesToRead:
         """Parse a file with its pictures, or without them if they need too much time or memory.
 
         Raises:
@@ -149,7 +171,7 @@ class ParseStage(Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAtte
         """
         parse = partial(
             self.sandbox.parse,
-            path,
+            file,
             filename=document.filename,
             media_type=document.media_type,
             options=self.defaults.chunking_of(document.options),
@@ -168,7 +190,7 @@ class ParseStage(Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAtte
             log.warning("pictures.unread", document_id=str(document.lease.id), reason=error.message)
             return parsed
 
-    def _pages_of(self, document: DocumentToParse, numbers: Sequence[int], path: Path) -> PagesOutcome:
+    def _pages_of(self, document: DocumentToParse, numbers: Sequence[int], file: Path | bytes) -> PagesOutcome:
         """Return pages to be read, each with the key of its text; the file's hash is computed only for these files.
 
         Raises:
@@ -177,12 +199,10 @@ class ParseStage(Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAtte
         if self.ocr is None:
             raise Permanent(f"Page {numbers[0]:,} cannot be read: OCR is off. Turn it on, and retry the document.")
         ocr = self.ocr(document.options.ocr_languages)
-        with path.open("rb") as file:
-            file_hash = file_digest(file, "sha256").digest()
         key = partial(
             page_key,
             document.tenant,
-            file_hash,
+            _hash_of(file),
             engine=ocr.engine,
             data=ocr.data,
             languages=ocr.languages,
@@ -230,6 +250,18 @@ class ParseStage(Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAtte
 
     def is_large(self, outcome: ParseOutcome | PagesOutcome | FailedAttempt) -> bool:
         return isinstance(outcome, ParseOutcome) and is_large(outcome)
+
+
+def _is_small(document: DocumentToParse) -> bool:
+    size = size_of_part(document.upload)
+    return size is not None and size <= SMALL_BYTES
+
+
+def _hash_of(file: Path | bytes) -> bytes:
+    if isinstance(file, bytes):
+        return sha256(file).digest()
+    with file.open("rb") as opened:
+        return file_digest(opened, "sha256").digest()
 
 
 def _no_text(known: ReadPages) -> str:

@@ -6,13 +6,15 @@ arguments are the folder of its languages' data, and the languages.
 
 from __future__ import annotations
 
+import os
 import shutil
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from io import FileIO
-from itertools import count
+from itertools import accumulate, count
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +65,13 @@ def prepare(folder: Path, profile: str, *languages: str) -> Load:
         work = load_work()
 
         def messages(body: bytes, files: Sequence[int]) -> Iterator[bytes]:
-            reply = answer(orjson.loads(body), files[0], work) | {"resident_bytes": usage.resident_bytes()}
-            yield from pack_reply(reply)
-            if reply["outcome"] == "memory":
-                raise ProcessMustExit
+            received = orjson.loads(body)
+            with FileIO(files[0]) as file:
+                for request, read in zip(received["requests"], _readers(file, received["sizes"]), strict=True):
+                    reply = answer(request, read, work) | {"resident_bytes": usage.resident_bytes()}
+                    yield from pack_reply(reply)
+                    if reply["outcome"] == "memory":
+                        raise ProcessMustExit
 
         return messages
 
@@ -118,12 +123,20 @@ def _reader(folder: Path, data_folder: str, languages: str) -> LoadFileWork:
     return load
 
 
-def answer(request: Any, file: int, work: FileWork) -> ParseReply:
-    """Work on the file of a descriptor, and close it; only errors that are not caused by files are raised."""
+def _readers(file: FileIO, sizes: Sequence[int] | None) -> list[Callable[[], bytes]]:
+    """Return functions that read an open file, or the files of these sizes that follow each other in it."""
+    if sizes is None:
+        return [file.readall]
+    offsets = accumulate(sizes, initial=0)
+    return [partial(os.pread, file.fileno(), size, offset) for size, offset in zip(sizes, offsets, strict=False)]
+
+
+def answer(request: Any, read: Callable[[], bytes], work: FileWork) -> ParseReply:
+    """Read a file and work on it; only errors that are not caused by files are raised."""
     usage.start_clock(request["cpu_seconds"])
     usage.empty_scratch()
     try:
-        return work(request, _content(file))
+        return work(request, read())
     except UnreadablePageError as error:
         return _reply("unreadable", error.message, error.detail) | {"facts": (None, *error.facts)}
     except Unreadable as error:
@@ -134,11 +147,6 @@ def answer(request: Any, file: int, work: FileWork) -> ParseReply:
         return _reply("unreadable", "the file is nested too deeply to be read; flatten it")
     except Exception as error:  # noqa: BLE001 - the process boundary: the parent classifies the error
         return _reply("broken", detail=f"{type(error).__name__}: {error}")
-
-
-def _content(file: int) -> bytes:
-    with FileIO(file) as opened:
-        return opened.readall()
 
 
 def parse(

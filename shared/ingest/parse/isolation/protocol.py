@@ -1,5 +1,8 @@
 """The messages between the sandbox and a child that parses files: JSON.
 
+A message has `requests`. If there are several, it also has the `sizes` of their files, which follow each other in the
+file that it brings. Each request has a reply, in the same order.
+
 A reply is followed by its document's chunks in parts, so that the worker that validates them needs little time and
 memory for each.
 """

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -14,6 +15,7 @@ from types import TracebackType
 from typing import IO, Literal, Self, TypeVar
 
 import orjson
+import structlog
 
 from shared.confined.fair_semaphore import FairSemaphore
 from shared.confined.process import (
@@ -26,6 +28,7 @@ from shared.confined.process import (
     remove_leftovers,
     took_too_long,
 )
+from shared.confined.reading import as_file
 from shared.domain.corpus.documents import ReadyQuestion
 from shared.domain.errors import Transient, Unreadable
 from shared.domain.stages.pages import PAGE_DPI, PageText
@@ -42,6 +45,7 @@ from shared.ingest.parse.isolation.replies import (
     read_facts,
     read_head,
 )
+from shared.ingest.parse.isolation.small_files import SMALL_BYTES, SmallFiles, Waiting
 from shared.ingest.parse.scans.language_data import folder as data_folder
 from shared.ingest.parse.scans.language_data import lacking, lacking_packages
 from shared.ingest.parse.scans.limits import MAX_PAGE_CHARS, MAX_PAGES, PAGE_SECONDS
@@ -49,6 +53,7 @@ from shared.ingest.parse.web.facts import PageFacts
 from shared.ingest.parse.web.reading import WebPageReading, WebPageText
 
 T = TypeVar("T")
+log = structlog.get_logger()
 MAX_NATIVE_FILES = 200
 """A child is replaced after native code has read this many files, because that code may leak memory."""
 
@@ -62,9 +67,12 @@ _SMALL_BYTES = 65_536  # of a reply: decoding it takes half a millisecond, and c
 
 
 class ParsingSandbox:
-    """Child processes that each parse many files, one at a time.
+    """Child processes that each parse many files, one after the other.
 
-    A file that crashes its child affects no other child. A sandbox belongs to the event loop that first uses it.
+    A file that crashes its child affects no other child. Small files of a tenant are sent to a child together. If it
+    dies, or takes too long, the files without an answer are parsed again, each alone.
+
+    A sandbox belongs to the event loop that first uses it.
 
     Args:
         workers: number of files parsed concurrently.
@@ -91,6 +99,7 @@ class ParsingSandbox:
         self._memory_bytes = memory_bytes
         self._max_text_chars = max_text_chars
         self._slots = FairSemaphore(workers)
+        self._small = SmallFiles[_Kind, _Task, _Answer](self._read_together, most_groups=workers)
         self._children = ChildLimits(memory_bytes, ceil(timeout.total_seconds()) * (LIFETIMES + 1))
         self._idle: list[_Child] = []
         self._live: set[_Child] = set()
@@ -117,7 +126,7 @@ class ParsingSandbox:
 
     async def parse(
         self,
-        path: Path,
+        file: Path | bytes,
         *,
         filename: str | None,
         media_type: str | None,
@@ -128,10 +137,10 @@ class ParsingSandbox:
         reading: Reading | None = None,
         pictures: int = 0,
     ) -> ParsedDocument | PagesToRead:
-        """Parse the file at `path`, and assign its ready-made questions to chunks.
+        """Parse a file, and assign its ready-made questions to chunks.
 
         Args:
-            path: the file, which is opened here.
+            file: the file, which is opened here, or its content.
             filename: name given by the sender.
             media_type: type declared by the sender.
             options: options for dividing it.
@@ -157,7 +166,7 @@ class ParsingSandbox:
             request["read_pages"] = [
                 (number, page.text, page.words, page.confidence) for number, page in reading.texts.items()
             ]
-        return await self._parse(path, request, tenant)
+        return await self._parse(file, request, tenant)
 
     async def read_page(
         self,
@@ -237,26 +246,66 @@ class ParsingSandbox:
             pictures=0,
         )
 
-    async def _parse(self, path: Path, request: ParseRequest, tenant: str | None) -> ParsedDocument | PagesToRead:
+    async def _parse(
+        self, file: Path | bytes, request: ParseRequest, tenant: str | None
+    ) -> ParsedDocument | PagesToRead:
         needs_scans = request["read_pages"] is not None or request["pictures"]
         profile = _Profile("scans") if needs_scans else self._parsing
         task = _Task(request, _limits_of(request), profile, tenant, timeout=self._timeout)
-        result = await self._result(path, task, request["filename"], request["media_type"])
+        result = await self._result(file, task, request["filename"], request["media_type"])
         assert not isinstance(result, PageText)
         return result
 
     async def _result(
-        self, path: Path, task: _Task, filename: str | None = None, media_type: str | None = None
+        self, file: Path | bytes, task: _Task, filename: str | None = None, media_type: str | None = None
     ) -> _Result:
-        return _result_of(await self._answered(path, task, filename, media_type), task, self._memory_bytes)
+        return _result_of(await self._answered(file, task, filename, media_type), task, self._memory_bytes)
 
-    async def _answered(self, path: Path, task: _Task, filename: str | None, media_type: str | None) -> _Answer:
+    async def _answered(self, file: Path | bytes, task: _Task, filename: str | None, media_type: str | None) -> _Answer:
+        if isinstance(file, bytes):
+            plain = kinds.is_plain(file[: kinds.HEAD_BYTES], filename=filename, media_type=media_type)
+            task = replace(task, content=file, taint=None if plain else task.tenant)
+            if len(file) <= SMALL_BYTES and (answer := await self._small.answer(task.kind, task)):
+                return answer
         async with self._slots.one(task.tenant):
             if self._closed:
                 raise Transient("the parsing sandbox is closed")
-            with await _open(path) as file:
-                plain = kinds.is_plain(_head(file), filename=filename, media_type=media_type)
-                return await self._exchange(replace(task, file=file.fileno(), taint=None if plain else task.tenant))
+            if isinstance(file, bytes):
+                with as_file(file) as descriptor:
+                    os.lseek(descriptor, 0, os.SEEK_SET)
+                    return await self._exchange(replace(task, file=descriptor))
+            with await _open(file) as opened:
+                plain = kinds.is_plain(_head(opened), filename=filename, media_type=media_type)
+                return await self._exchange(replace(task, file=opened.fileno(), taint=None if plain else task.tenant))
+
+    async def _read_together(self, kind: _Kind, take: Callable[[], list[Waiting[_Task, _Answer]]]) -> None:
+        async with self._slots.one(kind.tenant):
+            group = take()
+            if group and not self._closed:
+                child = await self._used_child(group[0].file) or await self._new_child(kind.profile)
+                with as_file(b"".join(one.file.content for one in group)) as descriptor:
+                    await self._ask_together(child, group, descriptor)
+
+    async def _ask_together(self, child: _Child, group: Sequence[Waiting[_Task, _Answer]], descriptor: int) -> None:
+        """Set the answers of a group within the time of one file. Afterwards the child is always idle or ended."""
+        reusable = False
+        try:
+            async with (
+                asyncio.timeout(group[0].file.wall_seconds),
+                child.asked([one.file for one in group], descriptor, sizes=[len(one.file.content) for one in group]),
+            ):
+                for one in group:
+                    answer = await child.answer(one.file.limits)
+                    if answer.head.outcome == "memory":  # which earlier files may have taken
+                        return
+                    if not one.answer.done():
+                        one.answer.set_result(answer)
+            reusable = self._reusable(answer.head)
+        except (TimeoutError, InvalidReply, EOFError, OSError) as error:
+            unread = sum(not one.answer.done() for one in group)
+            log.info("small_files.interrupted", files=len(group), unread=unread, reason=repr(error))
+        finally:
+            await self._return(child, reusable=reusable)
 
     async def _exchange(self, task: _Task) -> _Answer:
         """Return a child's answer. If a used child dies, a new one tries again: earlier files may be the reason."""
@@ -286,10 +335,13 @@ class ParsingSandbox:
         else:
             return answer
         finally:
-            if reusable:
-                self._idle.append(child)
-            else:
-                await child.process.end()
+            await self._return(child, reusable=reusable)
+
+    async def _return(self, child: _Child, *, reusable: bool) -> None:
+        if reusable:
+            self._idle.append(child)
+        else:
+            await child.process.end()
 
     async def warm(self) -> None:
         """Start a child before the first file, and remove folders of killed workers."""
@@ -365,8 +417,17 @@ class _Profile:
 
 
 @dataclass(frozen=True, slots=True)
+class _Kind:
+    """The kind of child that may read a file, and its tenant."""
+
+    tenant: str | None
+    profile: _Profile
+    taint: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Task:
-    """A request, the open descriptor of its file, and its tenant.
+    """A request, the open descriptor of its file or its content, and its tenant.
 
     `taint` is the tenant to whom the child is bound from then on; None if no library reads the file. `timeout` is the
     limit of processor time. `subject` names the file or page in errors.
@@ -378,8 +439,13 @@ class _Task:
     tenant: str | None
     timeout: timedelta
     file: int = -1
+    content: bytes = b""
     taint: str | None = None
     subject: str = "the file"
+
+    @property
+    def kind(self) -> _Kind:
+        return _Kind(self.tenant, self.profile, self.taint)
 
     @property
     def wall_seconds(self) -> float:
@@ -424,12 +490,23 @@ class _Child:
             InvalidReply: the child sent an invalid reply.
             EOFError, OSError: the child died.
         """
-        self.tenant = task.taint or self.tenant
-        async with self.process.working():
-            self.process.send(orjson.dumps(task.request), [task.file])
-            return await self._answer(task.limits)
+        async with self.asked([task], task.file):
+            return await self.answer(task.limits)
 
-    async def _answer(self, limits: ReplyLimits) -> _Answer:
+    @asynccontextmanager
+    async def asked(self, tasks: Sequence[_Task], file: int, sizes: Sequence[int] | None = None) -> AsyncIterator[None]:
+        """Send the tasks of a file, or of files of these sizes that follow each other in it; read the answers within.
+
+        Raises:
+            OSError: the child died.
+        """
+        self.tenant = tasks[0].taint or self.tenant
+        async with self.process.working():
+            self.process.send(orjson.dumps({"requests": [task.request for task in tasks], "sizes": sizes}), [file])
+            yield
+
+    async def answer(self, limits: ReplyLimits) -> _Answer:
+        """Return the next answer; raises as `ask`."""
         head = read_head(await self.process.message(limits.head_bytes), limits)
         facts = read_facts(await self.process.message(MAX_PART_BYTES), head) if head.facts else None
         if head.document is None:
