@@ -32,6 +32,7 @@ ROLES = {
     "api": ["api"],
     "parse": ["workers", "parse"],
     "generate": ["workers", "generate"],
+    "ingest": ["workers", "ingest"],
     "index": ["workers", "index"],
     "scheduler": ["workers", "scheduler"],
 }

@@ -31,8 +31,7 @@ MODULES: Mapping[str, Sequence[str]] = {
     "api": ("api.server", "shared.services.api"),
     "parse": (*_OF_WORKERS, "shared.services.parse"),
     "read": (*_OF_WORKERS, "shared.services.read"),
-    "generate": (*_OF_WORKERS, "shared.services.generate"),
-    "index": (*_OF_WORKERS, "shared.services.index"),
+    "ingest": (*_OF_WORKERS, "shared.services.pipeline"),
     "scheduler": ("workers.process", "workers.scheduler", "shared.services.scheduler"),
 }
 _TIMEOUT_SECONDS = 2.0
@@ -42,12 +41,11 @@ _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared wi
 
 @dataclass(frozen=True, slots=True)
 class WorkerCounts:
-    """Numbers of worker processes of each kind, by queue."""
+    """Numbers of worker processes by role."""
 
     parse: int = 1
     read: int = 1  # none if OCR is off
-    generate: int = 1
-    index: int = 1
+    ingest: int = 1
 
 
 class Programs:
@@ -124,9 +122,9 @@ def children(
         )
 
     yield child("api", "api", "api", "--checked")
-    for queue, count in asdict(worker_counts).items():
+    for role, count in asdict(worker_counts).items():
         for number in range(1, count + 1):
-            yield child(f"worker-{queue}" + (f"-{number}" if count > 1 else ""), queue, "workers", queue)
+            yield child(f"worker-{role}" + (f"-{number}" if count > 1 else ""), role, "workers", role)
     yield child("scheduler", "scheduler", "workers", "scheduler")
 
 

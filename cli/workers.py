@@ -10,6 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from shared.domain.errors import Unavailable
+from shared.domain.queues import STAGES
 from shared.ledger.postgres.database import Database
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.settings import load, require
@@ -40,10 +41,13 @@ async def recent_processes() -> list[dict[str, Any]]:
 
 
 async def is_alive(role: str, host: str) -> bool:
-    """Return whether a process of this role sends heartbeats on this host; also true if the ledger is unavailable."""
+    """Return whether a process of this role sends heartbeats on this host; also true if the ledger is unavailable.
+
+    A worker of several stages sends the heartbeats of each.
+    """
     async with _heartbeats() as heartbeats:
         try:
-            return await heartbeats.beats(role, host)
+            return all([await heartbeats.beats(stage, host) for stage in STAGES.get(role, (role,))])
         except Unavailable:
             return True
 

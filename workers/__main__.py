@@ -1,4 +1,4 @@
-"""`python -m workers parse|read|generate|index|scheduler`: one worker process, or the scheduler."""
+"""`python -m workers parse|read|generate|index|ingest|scheduler`: one worker process, or the scheduler."""
 
 from __future__ import annotations
 

@@ -22,6 +22,6 @@ async def idle(role: WorkQueue, settings: Settings, reason: str) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    async with metrics.serving(role, settings.metrics_host, settings.metrics_port, works=False):
+    async with metrics.serving(role, settings.metrics_host, settings.metrics_port, works_as=()):
         log.info("worker.idle", queue=role, reason=f"{reason} Until it is started again with OCR, it reads no page.")
         await stopping.wait()

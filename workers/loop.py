@@ -6,16 +6,18 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import uvloop
 
-from shared.domain.queues import WorkQueue
-from shared.ingest.drain import Drain
+from shared.domain.queues import WorkerRole
+from shared.ingest.drain import DrainLimits, Exclusion
 from shared.process.telemetry import metrics, traces
 from shared.services import build
 from shared.services.worker import WorkerServices
 from shared.settings import Settings
+from workers.stage_runner import StageRunner
 from workers.watchdog import Watchdog
 
 if TYPE_CHECKING:  # most workers load no feature
@@ -28,14 +30,14 @@ _CLOSE_SECONDS = 4.0  # a supervisor waits five seconds longer than the grace
 class WorkerLoop:
     """The thread of the loop, and the services that belong to it.
 
-    `stopping` is set when the process is asked to stop: from then on a drain claims nothing. `drain` is the newest
-    drain, whose items may run between two tasks.
+    `stopping` is set when the process is asked to stop: from then on a drain claims nothing. `runners` has the runner
+    of each stage.
 
     Raises:
         InvalidInput: a setting required by the role is missing.
     """
 
-    def __init__(self, role: WorkQueue, settings: Settings) -> None:
+    def __init__(self, role: WorkerRole, settings: Settings) -> None:
         self.role = role
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="loop", daemon=True)
@@ -43,7 +45,6 @@ class WorkerLoop:
         self._stack = AsyncExitStack()
         self._background: asyncio.Task[None] | None = None
         self.stopping = self.run(_event())
-        self.drain: Drain[Any, Any] | None = None
         try:
             self.services: WorkerServices = self.run(
                 self._stack.enter_async_context(build(role, settings, _features_of(role)))
@@ -51,11 +52,19 @@ class WorkerLoop:
         except BaseException:
             self._end()  # a process that exits while the thread runs may crash
             raise
-        metrics.count_from_zero(role)
-        serving = metrics.serving(role, settings.metrics_host, settings.metrics_port)
+        limits = DrainLimits(lease=settings.tuning.lease, budget=settings.tuning.drain, grace=settings.shutdown_timeout)
+        exclusion = Exclusion()
+        self.runners = {
+            queue: StageRunner(stage, limits, self.stopping, exclusion) for queue, stage in self.services.stages.items()
+        }
+        for queue in self.runners:
+            metrics.count_from_zero(queue)
+        serving = metrics.serving(role, settings.metrics_host, settings.metrics_port, works_as=list(self.runners))
         self.run(self._stack.enter_async_context(serving))
         self.run(self._stack.enter_async_context(traces.exporting(role, settings.shutdown_timeout)))
-        self.run(self._stack.enter_async_context(self.services.heartbeats.beating(role, self._in_progress)))
+        for queue, runner in self.runners.items():
+            beating = self.services.heartbeats.beating(queue, partial(getattr, runner, "in_progress"))
+            self.run(self._stack.enter_async_context(beating))
         # Last, because the imports of the role block the loop for a long time on a busy machine.
         self._watchdog = Watchdog(self._loop, settings.tuning.hang_timeout)
         self._watchdog.start()
@@ -78,10 +87,9 @@ class WorkerLoop:
         self._loop.call_soon_threadsafe(self.services.stop)
 
     def close(self) -> None:
-        """Shut down: end the drain, whose items have the grace, then all else, which is lost after a timeout."""
+        """Shut down: end the drains, whose items have the grace, then all else, which is lost after a timeout."""
         self._loop.call_soon_threadsafe(self.stopping.set)
-        if self.drain is not None:
-            self.run(self.drain.close())
+        self.run(self._close_runners())
         self._watchdog.close()
         with suppress(TimeoutError):
             asyncio.run_coroutine_threadsafe(self._aclose(), self._loop).result(_CLOSE_SECONDS)
@@ -91,8 +99,8 @@ class WorkerLoop:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)
 
-    def _in_progress(self) -> int:
-        return self.drain.in_progress if self.drain else 0
+    async def _close_runners(self) -> None:
+        await asyncio.gather(*(runner.close() for runner in self.runners.values()))
 
     async def _aclose(self) -> None:
         if self._background is not None:
@@ -105,9 +113,9 @@ async def _event() -> asyncio.Event:
     return asyncio.Event()
 
 
-def _features_of(role: WorkQueue) -> Sequence[Feature] | None:
+def _features_of(role: WorkerRole) -> Sequence[Feature] | None:
     """Return the features for the roles that do their jobs or read their originals; the others do not load them."""
-    if role not in ("parse", "read", "index"):
+    if role == "generate":
         return None
     from features.all import FEATURES  # noqa: PLC0415
 

@@ -11,7 +11,7 @@ from celery import Celery, signals
 
 from shared.broker.wakeups import celery_app
 from shared.domain.errors import ForeaskError
-from shared.domain.queues import WORK_QUEUES, WorkQueue, broker_name
+from shared.domain.queues import STAGES, WorkerRole, broker_name
 from shared.process import gc, hardening, priority
 from shared.process.telemetry import logging
 from shared.services import ocr
@@ -26,10 +26,10 @@ from workers.tasks import register
 # build is filled, relative to that before, is 2.3 instead of 3.0, and the build takes 3 % longer.
 _NICENESS = 10
 
-ROLES = (*WORK_QUEUES, "scheduler")
+ROLES = (*STAGES, "scheduler")
 
 
-def main(role: WorkQueue | Literal["scheduler"]) -> None:
+def main(role: WorkerRole | Literal["scheduler"]) -> None:
     """Run until asked to stop; a read worker is idle if OCR is off."""
     hardening.close_memory()
     settings = load()
@@ -44,7 +44,7 @@ def main(role: WorkQueue | Literal["scheduler"]) -> None:
         work(role, settings)
 
 
-def work(role: WorkQueue, settings: Settings) -> None:
+def work(role: WorkerRole, settings: Settings) -> None:
     priority.lower(_NICENESS)
     url = require(settings.redis_url, "FOREASK_REDIS_URL").get_secret_value()
     uvloop.run(check_start(settings, role))  # before there are threads, which a process that exits would have to end
@@ -55,7 +55,7 @@ def work(role: WorkQueue, settings: Settings) -> None:
         loop.close()
 
 
-def _serve(role: WorkQueue, loop: WorkerLoop, app: Celery) -> None:
+def _serve(role: WorkerRole, loop: WorkerLoop, app: Celery) -> None:
     queues = register(app, loop)
 
     @signals.worker_shutting_down.connect(weak=False)
@@ -65,10 +65,10 @@ def _serve(role: WorkQueue, loop: WorkerLoop, app: Celery) -> None:
     @signals.worker_ready.connect(weak=False)
     def listens(**_: Any) -> None:
         gc.freeze()
-        structlog.get_logger().info("worker.started", queue=role)
+        structlog.get_logger().info("worker.started", role=role)
 
     loop.run(loop.services.start())
-    # One drain at a time fills the process: its calls run on the loop, and the thread only waits for it.
+    # One drain of each stage at a time: their calls run on the loop, and the threads only wait for them.
     arguments = [
         "--quiet",
         "worker",
@@ -77,7 +77,7 @@ def _serve(role: WorkQueue, loop: WorkerLoop, app: Celery) -> None:
         "--pool",
         "threads",
         "--concurrency",
-        "1",
+        str(len(loop.runners)),
         "--loglevel",
         "WARNING",
     ]

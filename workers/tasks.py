@@ -1,4 +1,4 @@
-"""The Celery tasks of a worker: a wake-up starts a drain of its stage."""
+"""The Celery tasks of a worker: a wake-up starts a drain of its stage, or a job, a calibration or a batch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import structlog
 from celery import Celery
 
 from shared.domain.errors import Transient
-from shared.domain.queues import Queue, broker_name
-from shared.ingest.drain import Drain, DrainLimits, SuspectPolls
+from shared.domain.queues import Queue, WorkQueue, broker_name
 from workers.loop import WorkerLoop
 
 if TYPE_CHECKING:  # only generate workers have the first, index and parse workers the second, index workers the third
@@ -27,14 +26,8 @@ def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
 
     A wake-up contains no work, so a task ignores the arguments that a message of another release may have.
     """
-    services, polls = loop.services, SuspectPolls()
-
-    @app.task(name=broker_name(loop.role), shared=False)
-    def drain(*_: Any, **__: Any) -> None:
-        if loop.run(_drain(loop, polls)):
-            services.wakeups.wake_from_thread(loop.role)
-
-    queues: list[Queue] = [loop.role]
+    services = loop.services
+    queues: list[Queue] = []
 
     def serve(queue: Queue, start: Callable[[], None]) -> None:
         @app.task(name=broker_name(queue), shared=False)
@@ -43,6 +36,8 @@ def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
 
         queues.append(queue)
 
+    for queue in services.stages:
+        serve(queue, partial(_drain, loop, queue))
     # Calibrations and batches take long, and this thread is needed for drains.
     if services.make_calibrator is not None:
         serve("calibrate", partial(loop.run_in_background, partial(_calibrate, loop, services.make_calibrator)))
@@ -51,6 +46,11 @@ def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
     if services.make_batch_lane is not None:
         serve("batches", partial(loop.run_in_background, partial(_work_on_batches, loop, services.make_batch_lane)))
     return queues
+
+
+def _drain(loop: WorkerLoop, queue: WorkQueue) -> None:
+    if loop.run(loop.runners[queue].run()):
+        loop.services.wakeups.wake_from_thread(queue)
 
 
 def _take_jobs(loop: WorkerLoop, runner: Runner) -> None:
@@ -79,19 +79,3 @@ async def _work_on_batches(loop: WorkerLoop, make_lane: Callable[[], BatchLane])
         await lane.work(loop.stopping)
     except Transient as error:
         log.warning("batches.interrupted", reason=error.message)
-
-
-async def _drain(loop: WorkerLoop, polls: SuspectPolls) -> bool:
-    """Drain the stage; return whether more work is due than this drain could finish in its time."""
-    drain = loop.drain
-    if drain is None or drain.has_ended:
-        services = loop.services
-        tuning = services.settings.tuning
-        limits = DrainLimits(lease=tuning.lease, budget=tuning.drain, grace=services.settings.shutdown_timeout)
-        drain = loop.drain = Drain(services.stage, limits, loop.stopping, polls)
-    try:
-        return await drain.run()
-    except Transient as error:
-        # The scheduler wakes the worker again; until then the worker has nothing better to do than to wait.
-        log.warning("drain.interrupted", stage=loop.services.stage.name, reason=error.message)
-        return False

@@ -15,11 +15,12 @@ DataDir = Annotated[Path | None, typer.Option(help="Folder for uploads, engines 
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the API; 0: any free port.")]
 
 
-class WorkerQueue(StrEnum):
+class WorkerRole(StrEnum):
     PARSE = "parse"
     READ = "read"
     GENERATE = "generate"
     INDEX = "index"
+    INGEST = "ingest"
 
 
 def register(app: typer.Typer) -> None:
@@ -27,13 +28,12 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def up(  # noqa: PLR0917 - all are options
+def up(
     data_dir: DataDir = None,
     port: Port = None,
     parse_workers: Annotated[int, ONE] = 1,
     read_workers: Annotated[int, ONE] = 1,
-    generate_workers: Annotated[int, ONE] = 1,
-    index_workers: Annotated[int, ONE] = 1,
+    ingest_workers: Annotated[int, ONE] = 1,
 ) -> None:
     """Start everything on this machine: embedded engines for all URLs that are not set, the API and the workers."""
     from rich.console import Console
@@ -43,7 +43,7 @@ def up(  # noqa: PLR0917 - all are options
     from cli.programs import WorkerCounts
     from shared.settings import load
 
-    worker_counts = WorkerCounts(parse=parse_workers, read=read_workers, generate=generate_workers, index=index_workers)
+    worker_counts = WorkerCounts(parse=parse_workers, read=read_workers, ingest=ingest_workers)
     run(LaunchPlan(in_data_dir(load(), data_dir), worker_counts, port), Console())
 
 
@@ -63,9 +63,9 @@ def api() -> NoReturn:
     _become("api")
 
 
-def worker(queue: WorkerQueue) -> NoReturn:
-    """Run one worker of a queue. The URLs that it uses must be set."""
-    _become("workers", queue.value)
+def worker(role: WorkerRole) -> NoReturn:
+    """Run one worker; `ingest` generates and indexes in one process. The URLs that it uses must be set."""
+    _become("workers", role.value)
 
 
 def scheduler() -> NoReturn:
@@ -73,7 +73,9 @@ def scheduler() -> NoReturn:
     _become("workers", "scheduler")
 
 
-def health(role: Annotated[str, typer.Argument(help="parse, read, generate, index, scheduler or api.")]) -> None:
+def health(
+    role: Annotated[str, typer.Argument(help="parse, read, generate, index, ingest, scheduler or api.")],
+) -> None:
     """Exit with 0 if a worker or scheduler of this role is alive on this machine.
 
     The process itself is asked. If no process is found on this machine, the heartbeats in the ledger decide. The exit

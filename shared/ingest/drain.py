@@ -23,8 +23,8 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -189,6 +189,53 @@ class SuspectPolls:
             self._next = self._now() + _POLL_SECONDS
 
 
+class Exclusion:
+    """Keeps a suspect alone in its process, in which several stages may run: a crash then affects no other item."""
+
+    def __init__(self) -> None:
+        self._drains = set[Drain[Any, Any]]()
+        self._owner: object | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def held(self) -> int:
+        """The number of items that all drains hold."""
+        return sum(drain.held for drain in self._drains)
+
+    def add(self, drain: Drain[Any, Any]) -> None:
+        """Include a drain that starts."""
+        self._drains.add(drain)
+
+    def remove(self, drain: Drain[Any, Any]) -> None:
+        """Exclude a drain that has ended."""
+        self._drains.discard(drain)
+        self._changed.set()
+
+    def released(self) -> None:
+        """Note that a drain has released an item."""
+        self._changed.set()
+
+    def excludes(self, drain: object) -> bool:
+        """Return whether another drain claims or processes a suspect."""
+        return self._owner not in {None, drain}
+
+    @contextmanager
+    def alone(self, drain: object) -> Iterator[None]:
+        """Keep all other drains from claims within the block."""
+        self._owner = drain
+        try:
+            yield
+        finally:
+            self._owner = None
+            self._changed.set()
+
+    async def wait(self, most_seconds: float = 1) -> None:
+        """Wait until an item was released or a suspect has ended."""
+        self._changed.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), timeout=most_seconds)
+
+
 class Drain(Generic[ItemT, OutcomeT]):
     """A running stage: runs, one after the other, until nothing is due.
 
@@ -196,9 +243,10 @@ class Drain(Generic[ItemT, OutcomeT]):
         stage: the stage.
         limits: time limits.
         stopping: set when the process is asked to stop; the drain claims nothing from then on.
-        polls: shared timing of suspect claims of the worker's drains; None if this drain is the only one.
+        polls: shared timing of suspect claims of the stage's drains; None if this drain is the only one.
         now: clock in monotonic seconds. uvloop's own time lags while a callback blocks it, and stops while the machine
             sleeps, but leases expire meanwhile.
+        exclusion: shared by the drains of all stages of the process; None if this drain is the only one.
     """
 
     def __init__(
@@ -208,11 +256,14 @@ class Drain(Generic[ItemT, OutcomeT]):
         stopping: asyncio.Event,
         polls: SuspectPolls | None = None,
         now: Callable[[], float] = elapsed_seconds,
+        *,
+        exclusion: Exclusion | None = None,
     ) -> None:
         self._stage = stage
         self._limits = limits
         self._stopping = stopping
         self._polls = polls or SuspectPolls(now)
+        self._exclusion = exclusion or Exclusion()
         self._now = now
         # Slots for claims; outcomes that are being committed count as free. Negative while items are claimed ahead.
         self._free = stage.slots
@@ -239,6 +290,11 @@ class Drain(Generic[ItemT, OutcomeT]):
         """The number of running items."""
         return len(self._in_progress) - len(self._waiting())
 
+    @property
+    def held(self) -> int:
+        """The number of claimed items that are not committed."""
+        return len(self._held)
+
     async def run(self) -> bool:
         """Work until nothing is due or the budget is used up; return whether more may be due.
 
@@ -248,6 +304,7 @@ class Drain(Generic[ItemT, OutcomeT]):
             Transient: the ledger was unavailable for a claim. Running items were settled anyway.
         """
         if self._settling is None:
+            self._exclusion.add(self)
             self._settling = asyncio.create_task(self._settle_all())
             self._extending = asyncio.create_task(self._extend_all(self._settling))
         self._deadline = self._now() + self._limits.budget.total_seconds()
@@ -265,7 +322,10 @@ class Drain(Generic[ItemT, OutcomeT]):
         if self._settling is None or self._extending is None or self.has_ended:
             return
         self.has_ended = True
-        await self._wind_down(self._settling)
+        try:
+            await self._wind_down(self._settling)
+        finally:
+            self._exclusion.remove(self)
         for task in (self._settling, self._extending):
             task.cancel()
         await asyncio.gather(self._settling, self._extending, return_exceptions=True)
@@ -276,6 +336,9 @@ class Drain(Generic[ItemT, OutcomeT]):
         await self._work_alone(settling)
         while self._may_claim():
             _raise_settling_error(settling)
+            if self._exclusion.excludes(self):
+                await self._exclusion.wait()
+                continue
             limit, is_idle = self._free + self._ahead, not self._held
             if self._has_few_slots(limit):
                 await self._wait_for_slots(_IDLE_SECONDS if self._free > 0 else 1)
@@ -305,13 +368,14 @@ class Drain(Generic[ItemT, OutcomeT]):
         Each run starts with one suspect, so that suspects do not wait for the end of all other work: it starts when the
         running items have ended. The drain claims more suspects when nothing else is due.
         """
-        if not self._polls.is_due():
+        if not self._polls.is_due() or self._exclusion.excludes(self):
             return False
-        items = await self._claim(self._stage.claim_suspect, alone=True)
-        self._polls.found(some=bool(items))
-        while items and self._held and not self._stopping.is_set():
-            _raise_settling_error(settling)
-            await self._wait_for_slots()
+        with self._exclusion.alone(self):
+            items = await self._claim(self._stage.claim_suspect, alone=True)
+            self._polls.found(some=bool(items))
+            while items and self._held and not self._stopping.is_set():
+                _raise_settling_error(settling)
+                await self._wait_for_slots()
         return bool(items)
 
     def _may_claim(self) -> bool:
@@ -364,8 +428,8 @@ class Drain(Generic[ItemT, OutcomeT]):
         structlog.contextvars.bind_contextvars(
             stage=self._stage.name, **self._stage.describe(item)
         )  # only in this task
-        while alone and len(self._held) > 1:
-            await self._wait_for_slots()
+        while alone and self._exclusion.held > 1:
+            await self._exclusion.wait()
         await self._slots.acquire()
         held.started_at = self._now()
         with traces.work(self._stage.name, self._stage.traced(item)) as span:
@@ -403,6 +467,7 @@ class Drain(Generic[ItemT, OutcomeT]):
 
     def _forget(self, item: ItemT) -> HeldLeases:
         self._tenants -= Counter([self._tenant_of(item)])  # a tenant without items is removed
+        self._exclusion.released()
         return self._held.pop(id(item))
 
     def _plan_ahead(self, seconds: float) -> None:

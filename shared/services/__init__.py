@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from shared.domain.queues import WORK_QUEUES, WorkQueue
+from shared.domain.queues import STAGES, WorkerRole
 from shared.process.start import without
 from shared.services.parts import Parts
 from shared.settings import Settings
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from shared.services.scheduler import SchedulerServices
     from shared.services.worker import WorkerServices
 
-Role = Literal["api", "scheduler", "all"] | WorkQueue
+Role = Literal["api", "scheduler", "all"] | WorkerRole
 
-# Maximum connections of one process to PostgreSQL. A worker claims, settles and extends leases concurrently: a hundred
-# workers fit into 400. Other processes are few, and do more concurrently.
-_POOL_SIZES: Mapping[str, int] = dict.fromkeys(WORK_QUEUES, 4)
+# Maximum connections of one process to PostgreSQL. A stage claims, settles and extends leases concurrently: a hundred
+# workers of one stage fit into 400. Other processes are few, and do more concurrently.
+_POOL_SIZES: Mapping[str, int] = {role: 4 * len(stages) for role, stages in STAGES.items()}
 _POOL_SIZE = 10
 
 
@@ -45,7 +45,7 @@ def build(
 ) -> AbstractAsyncContextManager[AllServices]: ...
 @overload
 def build(
-    role: WorkQueue, settings: Settings, features: Sequence[Feature] | None = None
+    role: WorkerRole, settings: Settings, features: Sequence[Feature] | None = None
 ) -> AbstractAsyncContextManager[WorkerServices]: ...
 @asynccontextmanager
 async def build(role: Role, settings: Settings, features: Sequence[Feature] | None = None) -> AsyncIterator[Any]:
@@ -88,6 +88,10 @@ def _assemble(role: Role, parts: Parts) -> object:  # noqa: PLR0911 - one per ro
             from shared.services import index
 
             return index.assemble(parts)
+        case "ingest":
+            from shared.services import pipeline
+
+            return pipeline.assemble(parts)
         case "scheduler":
             from shared.services import scheduler
 

@@ -21,7 +21,7 @@ def assemble(parts: Parts) -> WorkerServices:
         settings=parts.settings,
         wakeups=parts.wakeups,
         heartbeats=parts.ledger[Heartbeats],
-        stage=generator_of(parts),
+        stages={"generate": generator_of(parts)},
         limiters=(parts.llm_limiter,),
         warm_ups=(parts.database.warm,),
         make_batch_lane=partial(_make_batch_lane, parts),

@@ -21,7 +21,7 @@ def assemble(parts: Parts) -> WorkerServices:
         settings=parts.settings,
         wakeups=parts.wakeups,
         heartbeats=parts.ledger[Heartbeats],
-        stage=IndexStage(indexers_of(parts).values()),
+        stages={"index": IndexStage(indexers_of(parts).values())},
         limiters=tuple(parts.embedding_limiters.values()),
         warm_ups=(parts.database.warm,),
         make_calibrator=lambda: parts.calibrator,

@@ -40,7 +40,7 @@ def assemble(parts: Parts) -> WorkerServices:
         settings=parts.settings,
         wakeups=parts.wakeups,
         heartbeats=parts.ledger[Heartbeats],
-        stage=parser_of(parts),
+        stages={"parse": parser_of(parts)},
         warm_ups=(parts.database.warm, parts.sandbox.warm, partial(remove_temporary_files, parts.features)),
         runner=runner_of(parts),
         jobs_queue="syncs",

@@ -21,7 +21,7 @@ def assemble(parts: Parts) -> WorkerServices:
         settings=parts.settings,
         wakeups=parts.wakeups,
         heartbeats=parts.ledger[Heartbeats],
-        stage=reader_of(parts),
+        stages={"read": reader_of(parts)},
         warm_ups=(parts.database.warm, partial(remove_temporary_files, parts.features)),
     )
 

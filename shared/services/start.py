@@ -30,7 +30,7 @@ async def check_start(settings: Settings, role: Role) -> None:
             price that is unknown.
     """
     check_network(settings)
-    if role in ("api", "generate"):
+    if role in ("api", "generate", "ingest"):
         await _check_prices(settings)
     if role == "api" and settings.qdrant_api_key is not None:
         for url in filter(travels_openly, settings.qdrant_addresses()):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shared.broker.wakeups import Wakeups
-from shared.domain.queues import Queue
+from shared.domain.queues import Queue, WorkQueue
 from shared.ingest.drain import Stage
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.settings import Settings
@@ -27,9 +27,9 @@ class WorkerServices:
         settings: settings of the process.
         wakeups: wakes the workers of the next stage.
         heartbeats: records that the worker is alive.
-        stage: work that a wake-up starts.
-        limiters: limiters of the providers that the stage calls.
-        warm_ups: functions that start resources of the stage before the first document.
+        stages: work that a wake-up of each queue starts.
+        limiters: limiters of the providers that the stages call.
+        warm_ups: functions that start resources of the stages before the first document.
         make_calibrator: returns the calibrator, which calibrates collections concurrently; None for roles that do not.
         make_batch_lane: returns the lane that works on batches concurrently; None for roles that do not.
         runner: does jobs concurrently; None for roles that do not.
@@ -39,7 +39,7 @@ class WorkerServices:
     settings: Settings
     wakeups: Wakeups
     heartbeats: Heartbeats
-    stage: Stage[Any, Any]
+    stages: Mapping[WorkQueue, Stage[Any, Any]]
     limiters: Sequence[Limiter] = ()
     warm_ups: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     make_calibrator: Callable[[], Calibrator] | None = None
@@ -48,7 +48,7 @@ class WorkerServices:
     jobs_queue: Queue = "runs"
 
     async def start(self) -> None:
-        """Start the stage's resources, and request a first wake-up, because work may be due already."""
+        """Start the stages' resources, and request a first wake-up, because work may be due already."""
         for warm_up in self.warm_ups:
             await warm_up()
         self.wakeups.start()

@@ -23,6 +23,7 @@ SECRETS: Mapping[str, frozenset[str]] = {
     "read": _ENGINES | _UPLOADS | _SOURCES,
     "generate": _ENGINES | {"llm_api_key", "embeddings"},
     "index": _ENGINES | _INDEX | _MODELS,
+    "ingest": _ENGINES | _INDEX | _MODELS,
     "scheduler": _ENGINES | _UPLOADS | _INDEX | {"embeddings"},
     "schema": frozenset({"database_url", *(f"{role}_database_password" for role in ("app", "parse", "scale"))}),
     "check": _ENGINES | _UPLOADS | _INDEX | _MODELS,  # `foreask check`

@@ -206,13 +206,13 @@ def test_stopped_processes_exit_and_restart_keeps_data(up):
     assert up.stop(signal.SIGTERM) == 0  # as a service manager does
     assert have_exited(children)
     assert "stopped; the data stays in" in up.log.read_text()
-    written = (up.data_dir / "logs" / "worker-index.log").read_text().splitlines()
+    written = (up.data_dir / "logs" / "worker-ingest.log").read_text().splitlines()
     lines = [json.loads(line) for line in written if line.startswith("{")]
     assert "ready" in [line["state"] for line in lines if line["event"] == "document.ended"]
     (upload,) = up.collector.named("POST /v1/documents")
     print(up.collector.tree(upload.trace_id))
     assert {span.service for span in up.collector.spans if span.trace_id == upload.trace_id} == {
-        f"foreask-{role}" for role in ("api", "parse", "generate", "index")
+        f"foreask-{role}" for role in ("api", "parse", "ingest")
     }
     assert {span.scope for span in up.collector.spans} == {"foreask"}
 

@@ -92,6 +92,21 @@ def test_worker_killed_at_point_loses_nothing(fleet, provider, start_scenario, s
         assert row.calls == row.chunks
 
 
+@pytest.mark.parametrize("point", AT_A_POINT)
+def test_ingest_worker_killed_at_point_loses_nothing(fleet, provider, start_scenario, scale, point):
+    scenario = start_scenario("2" + "ghij"[AT_A_POINT.index(point)], f"kill -9 of a worker of two stages {point}")
+    provider.script(latency_seconds=0.1)
+
+    with fleet.paused("generate-1", "generate-2", "index-1", "index-2"):
+        fleet.signal_at("ingest-1", point, nth=NTH.get(point, 1))
+        scenario.submit(scenario.corpus(scale.documents // 2))
+        fleet.wait_until(lambda: scenario.deaths() == 1, f"no worker died {point}")
+        scenario.settle()
+
+    row = scenario.check()
+    assert row.chunks > 0
+
+
 @guards(
     "shared/maintenance/cleanup.py",
     '            "finish": self.finish,',

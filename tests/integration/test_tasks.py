@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from shared.broker.wakeups import celery_app
-from shared.domain.queues import WORK_QUEUES
+from shared.domain.queues import STAGES
 from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents
 from shared.ledger.work.heartbeats import Heartbeats
@@ -22,18 +22,17 @@ MESSAGES = [((), {}), ((), {"sent_at": 1.5}), ((["an", "id"],), {"batch": ["0b4f
 async def test_message_wakes_worker_regardless_of_content(services, settings, library, provider, message):
     arguments, named = message
     document = await library.add("A text about a lighthouse and its keeper.")
-    for role in ("parse", "index", "generate", "index"):
+    for role, queue in (("parse", "parse"), ("index", "index"), ("ingest", "generate"), ("ingest", "index")):
         loop = await asyncio.to_thread(WorkerLoop, role, settings)
         app = celery_app(settings.redis_url.get_secret_value())
         queues = register(app, loop)
         try:
-            await asyncio.to_thread(app.tasks[f"foreask.{role}"], *arguments, **named)
+            await asyncio.to_thread(app.tasks[f"foreask.{queue}"], *arguments, **named)
         finally:
             await asyncio.to_thread(loop.close)
             app.close()
-        assert role in WORK_QUEUES
-        others = {"parse": ["syncs"], "index": ["calibrate", "runs"], "generate": ["batches"]}
-        assert queues == [role, *others.get(role, [])]
+        others = {"parse": ["syncs"], "index": ["calibrate", "runs"], "ingest": ["calibrate", "runs", "batches"]}
+        assert queues == [*STAGES[role], *others[role]]
 
     assert (await services.ledger[Documents].get("default", document.id)).state == DocumentState.READY
     assert not await services.ledger[Heartbeats].seen()  # a worker that stops cleanly deletes its row
@@ -41,7 +40,7 @@ async def test_message_wakes_worker_regardless_of_content(services, settings, li
 
 @guards(
     "workers/loop.py",
-    "self.run(self.drain.close())",
+    "self.run(self._close_runners())",
     "pass",
     means="a worker that is stopped between two tasks abandons its calls",
 )
@@ -55,7 +54,7 @@ async def test_stopped_worker_settles_calls_of_ended_task(services, settings, li
     register(app, loop)
     try:
         await asyncio.to_thread(app.tasks["foreask.generate"])
-        assert loop.drain.in_progress == 1  # the task has ended before its call
+        assert loop.runners["generate"].in_progress == 1  # the task has ended before its call
         loop.stop()
     finally:
         await asyncio.to_thread(loop.close)

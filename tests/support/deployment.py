@@ -30,6 +30,7 @@ from tests.support.waiting import TIMEOUT_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = ("parse", "generate", "index", "scheduler")
+ONE_HOST = ("parse", "ingest", "scheduler")
 _POLL_SECONDS, _POLL_LATER_SECONDS = 0.05, 0.25  # pauses between polls, because polling must not distort measurements
 
 

@@ -11,7 +11,7 @@ from shared.domain.errors import LeaseLost, Permanent, Unavailable
 from shared.domain.retry import Dead, Retry
 from shared.domain.stages.attempts import FailedAttempt
 from shared.domain.stages.work import Lease, LeaseExtension
-from shared.ingest.drain import Drain, DrainLimits, Stage, SuspectPolls
+from shared.ingest.drain import Drain, DrainLimits, Exclusion, Stage, SuspectPolls
 from shared.ledger.postgres.database import TransactionConflict
 from tests.support.clock import in_virtual_time
 from tests.support.planted import guards
@@ -102,8 +102,8 @@ def now():
     return asyncio.get_running_loop().time()
 
 
-def drain_of(stage, limits=LIMITS, stopping=None, polls=None):
-    return Drain(stage, limits, stopping or asyncio.Event(), polls, now)
+def drain_of(stage, limits=LIMITS, stopping=None, polls=None, exclusion=None):
+    return Drain(stage, limits, stopping or asyncio.Event(), polls, now, exclusion=exclusion)
 
 
 async def drain(shop, limits=LIMITS, stopping=None):
@@ -589,6 +589,70 @@ async def test_suspect_waits_for_running_items():
     await running
     await drain.close()
     assert (shop.settled[:2], shop.peak) == ([0, 100], 1)
+
+
+@guards(
+    "shared/ingest/drain.py",
+    "while alone and self._exclusion.held > 1:",
+    "while alone and len(self._held) > 1:",
+    means="a suspect that kills its process takes items of another stage with it",
+)
+@guards(
+    "shared/ingest/drain.py",
+    "return self._owner not in {None, drain}",
+    "return False",
+    means="items of another stage start while a suspect is processed",
+)
+@in_virtual_time
+async def test_suspect_is_alone_among_stages():
+    crowd, shop, exclusion = Shop(40, slots=4), Shop(0), Exclusion()
+    shop.suspects.append(100)
+    beside = []
+
+    async def process(item, _):
+        beside.extend([crowd.in_progress, len(crowd.due) == 0])
+        await asyncio.sleep(1)
+        beside.append(crowd.in_progress)
+        return item
+
+    others = asyncio.create_task(drain_of(crowd, exclusion=exclusion).run())
+    while not crowd.in_progress:
+        await asyncio.sleep(0)
+    assert not await drain_of(Changed(shop, process=process), exclusion=exclusion).run()
+    assert not await others
+
+    assert beside == [0, False, 0]
+    assert (shop.settled, sorted(crowd.settled)) == ([100], list(range(40)))
+
+
+@in_virtual_time
+async def test_suspects_of_two_stages_take_turns():
+    shops, exclusion = [Shop(0), Shop(0)], Exclusion()
+    for shop in shops:
+        shop.suspects.append(100)
+    drains = [drain_of(shop, polls=SuspectPolls(now), exclusion=exclusion) for shop in shops]
+
+    while not all(shop.settled for shop in shops):
+        await asyncio.gather(*(drain.run() for drain in drains if not drain.has_ended))
+        drains = [drain_of(shop, exclusion=exclusion) for shop in shops if not shop.settled]
+
+    assert [shop.peak for shop in shops] == [1, 1]
+
+
+@in_virtual_time
+async def test_lost_items_of_ended_drain_hinder_no_suspect():
+    broken, shop, exclusion = Shop(12, slots=12), Shop(0), Exclusion()
+    shop.suspects.append(100)
+
+    async def settle(_):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await drain_of(Changed(broken, settle=settle), exclusion=exclusion).run()
+    async with asyncio.timeout(600):
+        assert not await drain_of(shop, exclusion=exclusion).run()
+
+    assert (len(broken.expired) > 0, shop.settled) == (True, [100])
 
 
 @in_virtual_time

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from ipaddress import ip_address
 from socket import AddressFamily
@@ -198,7 +198,9 @@ def timed(histogram: Histogram, *labels: str) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def serving(role: str, host: str, port: int | None, *, works: bool = True) -> AsyncIterator[int | None]:
+async def serving(
+    role: str, host: str, port: int | None, *, works_as: Sequence[str] | None = None
+) -> AsyncIterator[int | None]:
     """Serve `/metrics` and `/health/live` while the block runs, and yield the port.
 
     Without a configured or free port it yields None, and the process runs without it. Processes of one machine may
@@ -209,10 +211,10 @@ async def serving(role: str, host: str, port: int | None, *, works: bool = True)
         role: role of the process.
         host: address to listen on.
         port: first port to try, 0 for any; without it nothing is served.
-        works: whether the process does the work of its role; an idle one is not counted as a process of the role.
+        works_as: roles that the process is counted as, None for its own; an idle one is counted as none.
     """
-    if works:
-        ROLE.labels(role).set(1)
+    for each in [role] if works_as is None else works_as:
+        ROLE.labels(each).set(1)
     heartbeat = LoopHeartbeat(role)
     watching = asyncio.create_task(_watch_loop(heartbeat), name="loop-lag")
     server = None if port is None else _open(host, port, heartbeat)
