@@ -14,8 +14,8 @@ from shared.ledger.work.heartbeats import Heartbeats
 from tests.support.waiting import TIMEOUT_SECONDS
 
 
-async def seen(services):
-    while not (found := await services.ledger[Heartbeats].seen()):
+async def seen(services, count=1):
+    while len(found := await services.ledger[Heartbeats].seen()) < count:
         await asyncio.sleep(0.01)
     return found
 
@@ -59,8 +59,19 @@ async def test_health_and_status_commands_report_live_workers(services, settings
         assert (await asyncio.to_thread(invoke, "health", "index")).exit_code == 0
         assert (await asyncio.to_thread(invoke, "health", "parse")).exit_code == 1
         listed = await asyncio.to_thread(invoke, "status", "--workers", "--json")
+        assert (await asyncio.to_thread(invoke, "health", "ingest")).exit_code == 1  # nothing generates
     (worker,) = orjson.loads(listed.stdout)["workers"]
     assert (worker["role"], worker["alive"], worker["in_progress"]) == ("index", True, 7)
 
     monkeypatch.setenv("FOREASK_DATABASE_URL", f"postgresql://a:b@127.0.0.1:{free_port()}/c")
     assert (await asyncio.to_thread(invoke, "health", "index")).exit_code == 0
+
+
+async def test_worker_of_two_stages_is_alive(services, settings, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_DATABASE_URL", settings.database_url.get_secret_value())
+    beating = services.ledger[Heartbeats].beating
+    async with beating("generate", lambda: 7), beating("index", lambda: 1):
+        await seen(services, 2)
+
+        assert (await asyncio.to_thread(invoke, "health", "ingest")).exit_code == 0
