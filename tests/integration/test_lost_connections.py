@@ -27,6 +27,7 @@ HARBOUR = ("# Harbour\n\nThe harbour opens at six.", "harbour.md")
 NEXT = Statement(
     "UPDATE deployment SET wanted = jsonb_build_object('n', coalesce((wanted ->> 'n')::int, 0) + 1) RETURNING 1"
 )
+SERVING = Statement("SELECT pg_backend_pid() AS pid")
 COUNTED = Statement("SELECT coalesce((wanted ->> 'n')::int, 0) AS n FROM deployment")
 
 
@@ -56,6 +57,21 @@ async def executed(database):
 
 @guards(
     "shared/ledger/postgres/pool.py",
+    'driver.execute("SELECT")',
+    'driver.execute(";")',
+    means="the test of an idle connection always fails, so that each pause costs a new connection",
+)
+async def test_tested_idle_connection_is_lent_again(settings, monkeypatch):
+    monkeypatch.setattr("shared.ledger.postgres.pool._FRESH_SECONDS", 0.0)
+    database = Database(settings.database_url.get_secret_value(), pool_size=1)
+    pids = {row["pid"] for _ in range(3) for row in await database.rows(SERVING)}
+    await database.aclose()
+
+    assert len(pids) == 1
+
+
+@guards(
+    "shared/ledger/postgres/pool.py",
     "if connection.is_closed or now - connection.opened_at > _OLDEST_SECONDS:",
     "if False:",
     "if now - connection.idle_since < _FRESH_SECONDS:",
@@ -75,7 +91,7 @@ async def test_connections_closed_while_idle_fail_nothing(services, settings, po
 
 @guards(
     "shared/ledger/postgres/pool.py",
-    'await asyncio.wait_for(connection.driver.execute(";"), _TEST_SECONDS)',
+    'await asyncio.wait_for(connection.driver.execute("SELECT"), _TEST_SECONDS)',
     "pass",
     means="an idle connection is lent although its other end is silent",
 )

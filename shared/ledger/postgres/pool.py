@@ -112,7 +112,7 @@ async def _is_usable(connection: Connection) -> bool:
     if now - connection.idle_since < _FRESH_SECONDS:
         return True
     try:
-        await asyncio.wait_for(connection.driver.execute(";"), _TEST_SECONDS)
+        await asyncio.wait_for(connection.driver.execute("SELECT"), _TEST_SECONDS)
     except Exception:  # noqa: BLE001 - whatever it is: another connection is opened
         return False
     return True
