@@ -18,6 +18,7 @@ from api.http.protocol import BoundedProtocol
 from features.all import FEATURES
 from shared.domain.errors import ForeaskError
 from shared.http.access import auth
+from shared.http.quiet_server import QuietServer
 from shared.http.shutdown import Shutdown
 from shared.process import gc, hardening
 from shared.process.telemetry import logging
@@ -28,7 +29,7 @@ from shared.settings import Settings, load
 CHECKED = "--checked"
 
 
-class _ApiServer(uvicorn.Server):
+class _ApiServer(QuietServer):
     """A server that stops in three steps: it reports that it is not ready, refuses connections, and waits for requests.
 
     A load balancer that polls `/health/ready` redirects requests before connections are refused. The application is

@@ -61,11 +61,11 @@ def run(command: list[str], environment: Mapping[str, str]) -> StartupCost:
         process.wait(timeout=60)
 
 
-def _once_asleep(process: psutil.Popen) -> StartupCost:
+def _once_asleep(process: psutil.Process, import_seconds: float = _IMPORT_SECONDS) -> StartupCost:
     polls_asleep = 0
     while polls_asleep < _POLLS:
         time.sleep(_ASLEEP_SECONDS / _POLLS)
-        asleep = _cpu_seconds(process) > _IMPORT_SECONDS and not _threads_awake(process.pid)
+        asleep = _cpu_seconds(process) > import_seconds and not _threads_awake(process.pid)
         polls_asleep = polls_asleep + 1 if asleep else 0
     return _cost(process)
 
@@ -76,7 +76,7 @@ def _threads_awake(pid: int) -> int:
     return sum(state != "S" for state in states)
 
 
-def _cost(process: psutil.Popen) -> StartupCost:
+def _cost(process: psutil.Process) -> StartupCost:
     own_children = process.children(recursive=True)
     return StartupCost(
         _cpu_seconds(process),
@@ -113,7 +113,7 @@ def shared_costs(pids: Mapping[str, int]) -> dict[str, SharedCost]:
     """Wait until the processes sleep, and return their costs so far by name."""
     processes = {name: psutil.Process(pid) for name, pid in pids.items()}
     for process in processes.values():
-        _once_asleep(process)
+        _once_asleep(process, import_seconds=0.0)
     known = set(pids.values())
     costs = {}
     for name, process in processes.items():

@@ -16,6 +16,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from shared.http.quiet_server import QuietServer
+
+_NOT_STARTED = 3  # exit code, as of uvicorn's command
 KEY_HEADERS = {b"api-key", b"authorization"}  # of Qdrant's clients and of OpenAI's
 
 
@@ -87,7 +90,7 @@ class JoiningProtocol(HttpToolsProtocol):
 
 def serve(application: Any, port: int, *, graceful_seconds: int = 10) -> None:
     """Serve until SIGTERM or SIGINT; only errors are logged."""
-    uvicorn.run(
+    config = uvicorn.Config(
         application,
         host="127.0.0.1",
         port=port,
@@ -100,3 +103,7 @@ def serve(application: Any, port: int, *, graceful_seconds: int = 10) -> None:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=graceful_seconds,
     )
+    server = QuietServer(config)
+    server.run()
+    if not server.started:
+        sys.exit(_NOT_STARTED)

@@ -23,6 +23,7 @@ aof-load-truncated yes
 save ""
 maxmemory-policy noeviction
 daemonize no
+hz 2
 loglevel notice
 logfile ""
 """

@@ -1,7 +1,8 @@
 """The scheduler wakes workers for due work, so that a lost wake-up or a dead worker costs seconds.
 
 It also cleans up. Each step runs in a separate loop, so that no step waits for another: a hanging Qdrant or network
-file system does not stop wake-ups. If there are several schedulers, only one works at a time.
+file system does not stop wake-ups. One statement finds the steps that may have work; only these run. If there are
+several schedulers, only one works at a time.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -20,7 +21,7 @@ from features.all import FEATURES
 from shared.domain.errors import ForeaskError
 from shared.domain.jobs import JOBS_OF_PARSERS
 from shared.domain.lanes import Lane
-from shared.domain.queues import WORK_QUEUES, Queue
+from shared.domain.queues import WORK_QUEUES
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.builds.builds import Builds
 from shared.ledger.builds.calibrations import Calibrations
@@ -31,6 +32,7 @@ from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.counters import Counters
+from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.election import LEASE
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.batches import Batches
@@ -38,6 +40,7 @@ from shared.ledger.work.costs import Costs
 from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.pages import Pages
+from shared.ledger.work.polls import SQL, Poll
 from shared.process import gc
 from shared.process.telemetry import metrics
 from shared.services import build
@@ -90,15 +93,18 @@ def steps_of(services: SchedulerServices) -> list[Step]:
     every = settings.tuning.reconcile_interval
     return [
         Step("wake", every, partial(wake, services)),
-        *(Step(name, every, work) for name, work in cleaner.steps.items()),
-        Step("reindex", every, ledger[Documents].continue_reindex),
-        Step("jobs", every, ledger[Jobs].settle),
+        Step("wake_calibrations", every, partial(wake_calibrations, services), SQL.wake_calibrations),
+        Step("wake_jobs", every, partial(wake_jobs, services), SQL.wake_jobs),
+        Step("wake_batches", every, partial(wake_batches, services), SQL.wake_batches),
+        *(Step(name, every, work, getattr(SQL, name)) for name, work in cleaner.steps.items()),
+        Step("reindex", every, ledger[Documents].continue_reindex, SQL.reindex),
+        Step("jobs", every, ledger[Jobs].settle, SQL.jobs),
         Step("forget_jobs", _TIDY_EVERY, partial(forget_jobs, services)),
-        Step("fill", every, ledger[Builds].fill),
-        Step("yield_batches", every, ledger[Batches].yield_to_uploads),
+        Step("fill", every, ledger[Builds].fill, SQL.fill),
+        Step("yield_batches", every, ledger[Batches].yield_to_uploads, SQL.yield_batches),
         Step("forget_batches", _TIDY_EVERY, partial(ledger[Batches].forget, _FORGET_BATCHES_AFTER)),
         Step("nudge", _NUDGE_EVERY, cleaner.nudge_optimizers),
-        Step("book_lost_calls", every, ledger[Budgets].book_lost),
+        Step("book_lost_calls", every, ledger[Budgets].book_lost, SQL.book_lost_calls),
         Step("follow_settings", _NUDGE_EVERY, ledger[Budgets].follow_settings),
         Step("forget_calls", _TIDY_EVERY, ledger[Budgets].forget),
         Step("forget_queries", _TIDY_EVERY, partial(forget_queries, services)),
@@ -108,8 +114,8 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("forget_page_days", _TIDY_EVERY, ledger[Pages].forget_days),
         Step("readmit_pages", _RECHECK_EVERY, ledger[Pages].readmit),
         Step("explain_waiting_pages", _RECHECK_EVERY, partial(explain_waiting_pages, services)),
-        Step("fold_tallies", _FOLD_EVERY, ledger[Counters].fold),
-        Step("fold_costs", _FOLD_EVERY, ledger[Costs].fold),
+        Step("fold_tallies", _FOLD_EVERY, ledger[Counters].fold, SQL.fold_tallies),
+        Step("fold_costs", _FOLD_EVERY, ledger[Costs].fold, SQL.fold_costs),
         Step("forget_minutes", _TIDY_EVERY, ledger[Counters].forget_minutes),
         Step("forget_attempts", _TIDY_EVERY, partial(ledger[Costs].forget, _FORGET_ATTEMPTS_AFTER)),
         Step("forget_workers", _TIDY_EVERY, ledger[Heartbeats].forget),
@@ -121,36 +127,30 @@ def steps_of(services: SchedulerServices) -> list[Step]:
 
 
 async def wake(services: SchedulerServices) -> None:
-    """Wake a worker of every queue with due work.
+    """Wake a worker of every stage with due work.
 
     Raises:
         Unavailable: the ledger cannot be reached.
     """
-    errors = list[Exception]()
-    for due in (_due_stages, _due_calibrations, _due_jobs, _due_batches):
-        try:
-            if queues := await due(services):
-                services.wakeups.wake(*queues)
-        except Exception as error:  # noqa: BLE001 - it is raised after the other queues have been woken
-            errors.append(error)
-    if errors:
-        raise errors[0]
+    services.wakeups.wake(*await services.ledger[Backlogs].due())
 
 
-async def _due_stages(services: SchedulerServices) -> list[Queue]:
-    return list(await services.ledger[Backlogs].due())
+async def wake_batches(services: SchedulerServices) -> None:
+    """Wake a worker for due batches."""
+    if await services.ledger[Batches].due():
+        services.wakeups.wake("batches")
 
 
-async def _due_batches(services: SchedulerServices) -> list[Queue]:
-    return ["batches"] if await services.ledger[Batches].due() else []
+async def wake_calibrations(services: SchedulerServices) -> None:
+    """Wake a worker for due calibrations."""
+    if services.settings.calibrate and await services.ledger[Calibrations].due():
+        services.wakeups.wake("calibrate")
 
 
-async def _due_calibrations(services: SchedulerServices) -> list[Queue]:
-    return ["calibrate"] if services.settings.calibrate and await services.ledger[Calibrations].due() else []
-
-
-async def _due_jobs(services: SchedulerServices) -> list[Queue]:
-    return list({"syncs" if kind in JOBS_OF_PARSERS else "runs" for kind in await services.ledger[JobClaims].due()})
+async def wake_jobs(services: SchedulerServices) -> None:
+    """Wake a worker of each queue with due jobs."""
+    due = await services.ledger[JobClaims].due()
+    services.wakeups.wake(*{"syncs" if kind in JOBS_OF_PARSERS else "runs" for kind in due})
 
 
 async def survey(services: SchedulerServices) -> None:
@@ -221,10 +221,7 @@ async def work_while_elected(services: SchedulerServices, steps: Iterable[Step],
             metrics.ELECTED.set(elected)
             if elected and not tasks:
                 log.info("scheduler.elected")
-                tasks = [
-                    asyncio.create_task(repeat(step, stopping, number * _APART_SECONDS), name=step.name)
-                    for number, step in enumerate(steps)
-                ]
+                tasks = _repeated(services, steps, stopping)
             elif tasks and not elected:
                 log.warning("scheduler.replaced")
                 tasks = await _ended(tasks)
@@ -236,6 +233,29 @@ async def work_while_elected(services: SchedulerServices, steps: Iterable[Step],
         with suppress(ForeaskError, TimeoutError):
             async with asyncio.timeout(_GIVE_UP_SECONDS):
                 await services.election.resign()
+
+
+def _repeated(services: SchedulerServices, steps: Sequence[Step], stopping: asyncio.Event) -> list[asyncio.Task[None]]:
+    """Start the steps, and first the poll that finds those with a condition that may have work."""
+    conditions = {step.name: step.only_if for step in steps if step.only_if is not None}
+    due = {name: asyncio.Event() for name in conditions}
+    if conditions:
+        poll = partial(_poll, services.database, Poll(conditions), due)
+        steps = [Step("poll", services.settings.tuning.reconcile_interval, poll), *steps]
+    return [
+        asyncio.create_task(repeat(step, stopping, number * _APART_SECONDS, due.get(step.name)), name=step.name)
+        for number, step in enumerate(steps)
+    ]
+
+
+async def _poll(database: Database, poll: Poll, due: Mapping[str, asyncio.Event]) -> None:
+    """Start the steps that may have work; if that is unknown, all, so that one condition in error stops no step."""
+    found: Collection[str] = due
+    try:
+        found = await poll.due(database)
+    finally:
+        for name in found:
+            due[name].set()
 
 
 def _show_nothing() -> None:
@@ -258,25 +278,37 @@ async def _elected(services: SchedulerServices, *, before: bool) -> bool:
         return before
 
 
-async def repeat(step: Step, stopping: asyncio.Event, first_pause_seconds: float = 0.0) -> None:
+async def repeat(
+    step: Step, stopping: asyncio.Event, first_pause_seconds: float = 0.0, due: asyncio.Event | None = None
+) -> None:
     """Repeat a step; after a failure, the next run catches up.
 
     While more work is left, it pauses as long as it works; otherwise it pauses longer. Steps that start together would
     poll together for ever: each would need a connection of its own to the ledger, which plans its statements again.
+
+    Args:
+        step: the step.
+        stopping: ends the repetition.
+        first_pause_seconds: pause before the first run.
+        due: set by a poll when the step may have work; the step waits for it unless its last run failed or left work.
     """
-    failures = 0
+    failures, waits = 0, due is not None
     await _pause(stopping, first_pause_seconds)
     while not stopping.is_set():
+        if due is not None:
+            if waits:
+                await due.wait()
+            due.clear()
         started = time.monotonic()
         try:
             full = await step.work()
         except Exception as error:  # the step must continue after any error
-            failures += 1
+            failures, waits = failures + 1, False
             pause = _after(failures, step.every)
             expected = isinstance(error, (ForeaskError, OSError))
             log.warning("step.failed", step=step.name, reason=str(error), again_in_seconds=pause, exc_info=not expected)
         else:
-            failures, took = 0, time.monotonic() - started
+            failures, waits, took = 0, full is not True, time.monotonic() - started
             pause = took if full is True else max(step.every.total_seconds(), _REST * took)
         await _pause(stopping, pause)
 

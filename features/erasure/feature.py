@@ -13,11 +13,11 @@ _RECHECK_EVERY = timedelta(minutes=1)
 
 def _steps(parts: Parts) -> Sequence[Step]:
     from features.erasure.eraser import Eraser
-    from features.erasure.ledger.erasures import Erasures
+    from features.erasure.ledger import erasures
 
-    eraser = Eraser(parts.ledger[Erasures], erased_tables(parts.features), parts.tenant_keys, parts.index)
+    eraser = Eraser(parts.ledger[erasures.Erasures], erased_tables(parts.features), parts.tenant_keys, parts.index)
     return [
-        Step("erase", parts.settings.tuning.reconcile_interval, eraser.erase),
+        Step("erase", parts.settings.tuning.reconcile_interval, eraser.erase, erasures.SQL.are_open),
         Step("recheck_erasures", _RECHECK_EVERY, eraser.recheck),
     ]
 

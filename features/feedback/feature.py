@@ -10,11 +10,11 @@ from shared.services.parts import Parts
 
 
 def _steps(parts: Parts) -> Sequence[Step]:
-    from features.feedback.ledger.feedback import Feedback
+    from features.feedback.ledger import feedback
     from features.feedback.retraction import delete_retracted
 
-    work = partial(delete_retracted, parts.ledger[Feedback], parts.index)
-    return [Step("delete_retracted", parts.settings.tuning.reconcile_interval, work)]
+    work = partial(delete_retracted, parts.ledger[feedback.Feedback], parts.index)
+    return [Step("delete_retracted", parts.settings.tuning.reconcile_interval, work, feedback.SQL.are_removals_due)]
 
 
 FEEDBACK = Feature(steps=_steps)

@@ -17,15 +17,14 @@ if TYPE_CHECKING:  # an index worker opens no original
 
 
 def _steps(parts: Parts) -> Sequence[Step]:
-    from features.sources.ledger.hints import Hints
-    from features.sources.ledger.sources import Sources
+    from features.sources.ledger import hints, sources
     from features.sources.syncing.scheduled import start_due_syncs
 
     every, ledger = parts.settings.tuning.reconcile_interval, parts.ledger
     return [
-        Step("start_syncs", every, partial(start_due_syncs, ledger, parts.wakeups)),
-        Step("retry_lookups", every, ledger[Hints].reopen),
-        Step("remove_sources", every, ledger[Sources].continue_removal),
+        Step("start_syncs", every, partial(start_due_syncs, ledger, parts.wakeups), sources.SQL.are_syncs_due),
+        Step("retry_lookups", every, ledger[hints.Hints].reopen, hints.SQL.exist),
+        Step("remove_sources", every, ledger[sources.Sources].continue_removal, sources.SQL.are_any_removed),
     ]
 
 

@@ -63,6 +63,8 @@ class DamageMonitor:
             self._has_reported_unknown_server = True
             log.warning("server.unknown", reason="the role may call neither pg_control_system nor pg_walfile_name")
         lost = self.election.lost_commits
+        if not lost and server == await self.repairs.noted_server():
+            return
         if await self.repairs.note_server(server, lost_commits=lost, late=self.late_writes_end_after):
             log.warning("failover.noticed", system=server.system, timeline=server.timeline, lost_commits=lost)
         self.election.lost_commits = False

@@ -39,6 +39,7 @@ def _steps(parts: Parts) -> Sequence[Step]:
     from features.verification.ledger import Verifications
     from shared.ledger.documents.audit import Audit
     from shared.ledger.jobs.repairs import Repairs
+    from shared.ledger.work.polls import SQL
 
     every = parts.settings.tuning.reconcile_interval
     monitor = DamageMonitor(
@@ -54,7 +55,7 @@ def _steps(parts: Parts) -> Sequence[Step]:
     return [
         Step("notice_failover", every, monitor.notice_failover),
         Step("check_indexes", every * _CHECK, monitor.check),
-        Step("repair_indexes", every, monitor.repair),
+        Step("repair_indexes", every, monitor.repair, SQL.repair_indexes),
     ]
 
 

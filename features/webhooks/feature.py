@@ -20,11 +20,12 @@ _RETENTION = timedelta(days=30)  # of deliveries: an owner may read them, and se
 
 def _steps(parts: Parts) -> Sequence[Step]:
     from features.webhooks.delivery import Deliverer
-    from features.webhooks.ledger import Webhooks
+    from features.webhooks.ledger import DELIVERIES_ARE_DUE, Webhooks
 
     webhooks = parts.ledger[Webhooks]
+    deliver = Deliverer(webhooks, _sender_of(parts)).deliver
     return [
-        Step("deliver", parts.settings.tuning.reconcile_interval, Deliverer(webhooks, _sender_of(parts)).deliver),
+        Step("deliver", parts.settings.tuning.reconcile_interval, deliver, DELIVERIES_ARE_DUE),
         Step("forget_deliveries", _FORGET_EVERY, partial(webhooks.forget, _RETENTION)),
     ]
 

@@ -35,6 +35,7 @@ _DISABLED_AFTER = timedelta(days=5)  # of failures alone
 _UNSUBSCRIBED = 410  # the receiver wants no more messages, by Standard Webhooks
 
 SQL = statements.load(__file__)
+DELIVERIES_ARE_DUE = SQL.are_deliveries_due
 
 ERASED_TABLES = (
     ErasedTable(

@@ -52,6 +52,12 @@ ORDER BY created_at DESC, id DESC LIMIT :limit
 UPDATE webhook_deliveries SET due_at = now(), attempts = 0, delivered_at = NULL
 WHERE tenant = :tenant AND webhook_id = :webhook_id AND id = :id RETURNING {delivery_columns}
 
+-- name: are_deliveries_due
+SELECT EXISTS (
+    SELECT 1 FROM webhooks w
+    WHERE disabled_at IS NULL
+      AND EXISTS (SELECT 1 FROM webhook_deliveries WHERE webhook_id = w.id AND due_at <= now()))
+
 -- name: claim
 -- Claim due deliveries, the oldest of some webhooks; a single one of a failing webhook, as a probe. The number of
 -- attempts and the end of the claim are the token of the claim: a delivery that is sent again starts at attempt 1.

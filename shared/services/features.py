@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from shared.domain.jobs import JobKind
 from shared.ledger.erasure.erased_tables import ErasedTable
+from shared.ledger.postgres.statements import Statement
 from shared.services.parts import Parts
 
 if TYPE_CHECKING:
@@ -28,11 +29,14 @@ class Step:
         name: name in logs.
         every: pause after a round that found no more work.
         work: does some work, and returns True if more may be left. It may be cancelled, and run concurrently.
+        only_if: statement whose only value is true whenever there is work; the conditions of all steps are evaluated
+            together. None: the work is called after each pause.
     """
 
     name: str
     every: timedelta
     work: Callable[[], Awaitable[object]]
+    only_if: Statement | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.documents.unreferenced_objects import OutdatedObjects
 from shared.ledger.ledger import Ledger
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.election import Election
 from shared.ledger.work.demand import Demand
 from shared.ledger.work.finishing import Finishing
@@ -36,6 +37,7 @@ from shared.settings import Settings, require
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerServices:
     settings: Settings
+    database: Database
     ledger: Ledger
     election: Election
     orphans: Orphans
@@ -48,6 +50,7 @@ class SchedulerServices:
 def assemble(parts: Parts) -> SchedulerServices:
     return SchedulerServices(
         settings=parts.settings,
+        database=parts.database,
         ledger=parts.ledger,
         election=parts.election,
         orphans=parts.orphans,

@@ -90,7 +90,7 @@ def has_claims(fleet: Fleet, name: str) -> bool:
 )
 @guards(
     "features/erasure/feature.py",
-    '        Step("erase", parts.settings.tuning.reconcile_interval, eraser.erase),\n',
+    '        Step("erase", parts.settings.tuning.reconcile_interval, eraser.erase, erasures.SQL.are_open),\n',
     "",
     means="an erasure does not continue after its documents are deleted",
 )

@@ -29,7 +29,7 @@ from tests.support.provider import Script, ScriptedEndpoints
 from tests.support.waiting import TIMEOUT_SECONDS
 from workers import loop as loop_module
 from workers.loop import WorkerLoop
-from workers.scheduler import wake
+from workers.scheduler import wake_calibrations
 from workers.tasks import register
 
 FEW = 40  # chunks that make a collection due for calibration in this file; a low number keeps the tests fast
@@ -334,7 +334,7 @@ async def test_scheduler_wakes_calibration_unless_disabled(services, library, se
     wakeups = Wakeups(settings.redis_url.get_secret_value())
     chosen = settings.model_copy(update={"calibrate": calibrate})
 
-    await wake(replace(services, settings=chosen, wakeups=wakeups))
+    await wake_calibrations(replace(services, settings=chosen, wakeups=wakeups))
     await wakeups.aclose()
 
     async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:

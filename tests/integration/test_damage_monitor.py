@@ -147,7 +147,7 @@ async def test_failover_is_repaired_again_after_late_writers(services, provider,
 async def test_refused_functions_are_left_out(services, monitor, monkeypatch, refused):
     names = {"timeline": ["_TIMELINE"], "system": ["_SYSTEM"], "both": ["_TIMELINE", "_SYSTEM"]}[refused]
     known = await servers.current_server(services.database)
-    for name in names:
+    for name in ("_BOTH", *names):
         monkeypatch.setattr(servers, name, Statement("SELECT pg_read_file('no/right') FROM no_function()"))
     found = await servers.current_server(services.database)
 

@@ -21,7 +21,7 @@ from tests.support.api import calling, running, work
 from tests.support.planted import guards
 from tests.support.waiting import eventually
 from workers.loop import WorkerLoop
-from workers.scheduler import wake
+from workers.scheduler import wake_jobs
 from workers.tasks import register
 
 KINDS = [JobKind.EVALUATION]
@@ -377,7 +377,7 @@ async def test_woken_worker_finishes_job(services, settings):
 async def test_scheduler_wakes_workers_for_queued_job(services, settings):
     for woken in (0, 1):
         wakeups = Wakeups(settings.redis_url.get_secret_value())
-        await wake(replace(services, wakeups=wakeups))
+        await wake_jobs(replace(services, wakeups=wakeups))
         await wakeups.aclose()
         async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
             assert await redis.llen("foreask.runs") == woken

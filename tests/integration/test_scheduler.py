@@ -3,23 +3,25 @@
 import asyncio
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from itertools import pairwise
 
-import asyncpg
 import pytest
 from redis.asyncio import Redis
 
 from features.feedback.ledger.feedback import Feedback
 from features.feedback.retraction import delete_retracted
-from features.sources.ledger.syncs import Syncs
 from shared.broker.wakeups import Wakeups
 from shared.domain.errors import Unavailable
 from shared.domain.stages.indexing import IndexOutcome
 from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents
 from shared.ledger.postgres import election
+from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.election import Election
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.indexing import IndexWork
+from shared.settings import Settings
 from shared.vectors.index import Index
 from tests.conftest import Library
 from tests.integration.test_interleavings import differences, run
@@ -29,7 +31,6 @@ from tests.support.clock import in_virtual_time
 from tests.support.elapsed import age_rows
 from tests.support.planted import guards
 from tests.support.refused import refusing
-from tests.support.sources import Corpus, SyncedCorpus
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 from workers import scheduler
 from workers.scheduler import Step, repeat, work_while_elected
@@ -70,6 +71,8 @@ class Elected:
     """The part of the services that an election needs."""
 
     election: Election
+    settings: Settings | None = None
+    database: Database | None = None
 
 
 async def test_failing_step_does_not_block_others(elections):
@@ -299,30 +302,47 @@ async def test_document_that_cannot_be_finished_delays_no_other(services, librar
 
 @guards(
     "workers/scheduler.py",
-    "except Exception as error:  # noqa: BLE001 - it is raised after",
-    "except LookupError as error:  # noqa: BLE001 - it is raised after",
-    means="a queue that cannot be examined keeps the workers of other queues asleep",
+    "    found: Collection[str] = due\n",
+    "    found: Collection[str] = ()\n",
+    means="one condition in error stops all steps",
 )
-async def test_failed_search_wakes_other_queues(services, library):
-    synced = SyncedCorpus(services, Corpus())
-    await synced.add()
-    await services.ledger[Syncs].start("default", "docs")
-    wakeups = Wakeups(services.settings.redis_url.get_secret_value())
-    await run(services, "ALTER TABLE chunks RENAME TO hidden_chunks")
-    try:
-        with pytest.raises(asyncpg.PostgresError):
-            await scheduler.wake(replace(services, wakeups=wakeups))
-    finally:
-        await run(services, "ALTER TABLE hidden_chunks RENAME TO chunks")
-    await wakeups.aclose()
-    async with Redis.from_url(services.settings.redis_url.get_secret_value()) as redis:
-        assert await redis.llen("foreask.syncs") == 1
+async def test_failed_poll_starts_all_steps(services, elections):
+    called, stopping = set(), asyncio.Event()
+    conditions = {"broken": "SELECT 1 FROM no_table", "idle": "SELECT false"}
+
+    async def call(name):
+        called.add(name)
+
+    steps = [Step(name, SOON, partial(call, name), Statement(condition)) for name, condition in conditions.items()]
+    elected = Elected(elections(), services.settings, services.database)
+    running = asyncio.create_task(work_while_elected(elected, steps, stopping))
+    await eventually(lambda: called == conditions.keys())
+    stopping.set()
+    await asyncio.wait_for(running, TIMEOUT_SECONDS)
+
+
+async def test_step_without_work_is_not_called(services, elections, monkeypatch):
+    called, stopping = [], asyncio.Event()
+
+    async def call(name):
+        called.append(name)
+
+    conditions = {"idle": "SELECT false", "due": "SELECT true"}
+    steps = [Step(name, SOON, partial(call, name), Statement(condition)) for name, condition in conditions.items()]
+    tuning = services.settings.tuning.model_copy(update={"reconcile_interval": SOON})
+    elected = Elected(elections(), services.settings.model_copy(update={"tuning": tuning}), services.database)
+    running = asyncio.create_task(work_while_elected(elected, steps, stopping))
+    await eventually(lambda: len(called) >= 3)
+    stopping.set()
+    await asyncio.wait_for(running, TIMEOUT_SECONDS)
+
+    assert set(called) == {"due"}
 
 
 @guards(
     "workers/scheduler.py",
-    "return list(await services.ledger[Backlogs].due())",
-    "return []",
+    "services.wakeups.wake(*await services.ledger[Backlogs].due())",
+    "pass",
     means="workers are not woken again for due work",
 )
 async def test_due_work_wakes_workers_of_its_queue(services, library):

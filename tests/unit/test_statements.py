@@ -15,7 +15,8 @@ FILES = [
     path
     for folder in FOLDERS
     for path in sorted(folder.rglob("*.sql"))
-    if "migrations" not in path.parts and ("ledger" in path.parts or path.stem == "ledger")
+    # The scheduler finds the statements of `polls` by the names of its steps: see `test_polls`.
+    if "migrations" not in path.parts and path.stem != "polls" and ("ledger" in path.parts or path.stem == "ledger")
 ]
 MODULES = {path: path.read_text() for folder in FOLDERS for path in folder.rglob("*.py")}
 # The statements that other modules use, by the names of their modules.

@@ -8,6 +8,9 @@ SELECT {erasure_columns} FROM erasures
 WHERE tenant = :tenant AND finished_at IS NULL AND document_id IS NULL
   AND collection IS NOT DISTINCT FROM CAST(:collection AS text)
 
+-- name: are_open
+SELECT EXISTS (SELECT 1 FROM erasures WHERE finished_at IS NULL)
+
 -- name: lock_builds
 -- Lock the builds of a collection, or of a whole tenant, in the lock order of all writers.
 SELECT id FROM collections WHERE {is_in_scope} ORDER BY name, {is_live} DESC, build FOR UPDATE

@@ -62,6 +62,9 @@ ORDER BY a.created_at DESC, a.id DESC LIMIT :limit
 -- A worker is writing the chunk of a question, or may start to: it may write the question's point.
 EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id AND {TO_INDEX:c})
 
+-- name: are_removals_due
+SELECT EXISTS (SELECT 1 FROM accepted_questions WHERE state = {AcceptedState.REMOVING} AND due_at <= now())
+
 -- name: claim_removals
 -- Claim retracted questions, longest due first. Points of deleted versions are swept.
 -- plan: generic

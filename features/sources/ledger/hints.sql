@@ -66,3 +66,6 @@ UPDATE source_hints h SET looked_up_at = now() WHERE {looked_up} AND {is_listed}
 -- name: delete
 -- Delete hints, unless they are looked up again.
 DELETE FROM source_hints h WHERE {looked_up} AND (h.looked_up_at IS NULL OR h.looked_up_at < now()) AND NOT {is_listed}
+
+-- name: exist
+SELECT EXISTS (SELECT 1 FROM source_hints)

@@ -99,3 +99,9 @@ DELETE FROM source_items WHERE source_id = :id AND key = ANY(CAST(:keys AS text[
 -- Delete a source without items, its syncs and its lookup.
 WITH syncs_of AS (DELETE FROM syncs WHERE source_id = :id), lookup AS (DELETE FROM jobs WHERE id = :id)
 DELETE FROM sources WHERE id = :id
+
+-- name: are_syncs_due
+SELECT EXISTS (SELECT 1 FROM sources WHERE next_at <= now())
+
+-- name: are_any_removed
+SELECT EXISTS (SELECT 1 FROM sources WHERE removed_at IS NOT NULL)

@@ -53,6 +53,11 @@ class Repairs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    async def noted_server(self) -> Server | None:
+        """Return the server that answered when one was last noted."""
+        rows = await self._database.rows(SQL.noted_server)
+        return Server(**rows[0]) if rows else None
+
     async def note_server(self, server: Server, *, lost_commits: bool, late: timedelta) -> bool:
         """Record the server that answers now; return whether it may lack commits, so that all collections are damaged.
 

@@ -2,6 +2,10 @@
 -- Collections without known damage whose last repair is over for long enough.
 damage IS NULL AND (repair_due_at IS NULL OR repair_due_at <= now())
 
+-- name: noted_server
+-- plan: generic
+SELECT system, timeline FROM servers ORDER BY id DESC LIMIT 1
+
 -- name: get_server
 -- Read the server that answered last, and whether it did for the first time a moment ago.
 SELECT system, timeline, first_seen_at > now() - CAST(:late AS interval) AS is_new FROM servers

@@ -44,11 +44,10 @@ class Election:
         Raises:
             Unavailable: the ledger cannot be reached.
         """
-        async with self._database.begin() as connection:
-            parameters = {"candidate": self._candidate, "lease": LEASE}
-            row = (await connection.execute(_TAKE, parameters)).one_or_none()
-        if row is None:
+        rows = await self._database.rows(_TAKE, {"candidate": self._candidate, "lease": LEASE})
+        if not rows:
             return False
+        (row,) = rows
         if self._until is not None and row.earlier is not None and row.earlier < self._until:
             self.lost_commits = True
         self._until = row.until
@@ -60,5 +59,4 @@ class Election:
         Raises:
             Unavailable: the ledger cannot be reached; the lease expires.
         """
-        async with self._database.begin() as connection:
-            await connection.execute(_RESIGN, {"candidate": self._candidate})
+        await self._database.rows(_RESIGN, {"candidate": self._candidate})

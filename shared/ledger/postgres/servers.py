@@ -13,6 +13,12 @@ import asyncpg
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.statements import Statement
 
+# Return both parts of a server.
+_BOTH = Statement("""
+    SELECT (SELECT CAST(system_identifier AS text) FROM pg_control_system()) AS system,
+           left(pg_walfile_name(pg_current_wal_lsn()), 8) AS timeline
+""")
+
 # Return the identifier that `initdb` gave to the cluster and all its standbys.
 _SYSTEM = Statement("SELECT CAST(system_identifier AS text) AS value FROM pg_control_system()")
 
@@ -50,7 +56,11 @@ async def current_server(database: Database) -> Server:
     Raises:
         Unavailable: PostgreSQL cannot be reached.
     """
-    return Server(await _value(database, _SYSTEM), await _value(database, _TIMELINE))
+    try:
+        (row,) = await database.rows(_BOTH)
+    except _REFUSED:  # the role may call one of the functions
+        return Server(await _value(database, _SYSTEM), await _value(database, _TIMELINE))
+    return Server(**row)
 
 
 async def _value(database: Database, statement: Statement) -> str | None:

@@ -73,8 +73,7 @@ class Demand:
         Raises:
             Unavailable: the ledger cannot be reached.
         """
-        async with self._database.begin() as connection:
-            await connection.execute(SQL.record, {"wanted": orjson.dumps(dict(wanted)).decode()})
+        await self._database.rows(SQL.record, {"wanted": orjson.dumps(dict(wanted)).decode()})
 
     async def wanted(self) -> dict[WorkQueue, int] | None:
         """Return the wanted numbers of workers; None if no scheduler has computed them yet.

@@ -118,5 +118,4 @@ class Heartbeats:
             await asyncio.sleep(BEAT_EVERY.total_seconds())
 
     async def _execute(self, statement: Statement, parameters: Mapping[str, Any]) -> None:
-        async with self._database.begin() as connection:
-            await connection.execute(statement, parameters)
+        await self._database.rows(statement, parameters)
