@@ -52,6 +52,7 @@ from shared.http.methods import refusals
 from shared.http.queries.query_log import QueryLogWriter
 from shared.http.request_body import BodyMiddleware
 from shared.http.shutdown import Shutdown
+from shared.http.strict_route import FixedRoutes
 from shared.ledger.documents.documents import Documents
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.model.collections import Collections
@@ -130,7 +131,7 @@ def _routes() -> tuple[BaseRoute, ...]:
         for feature_router in feature.routers:
             router.include_router(feature_router)
     router.include_router(budgets.operator_router)
-    return (*refusals(router.routes), *router.routes)
+    return (FixedRoutes(router.routes), *refusals(router.routes), *router.routes)
 
 
 def create(

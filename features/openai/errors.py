@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any
 
@@ -15,7 +14,7 @@ from shared.domain.errors import ForeaskError
 from shared.http.event_stream import message
 from shared.http.problems import invalid_fields, problem_of, reply_to_error
 from shared.http.replies import JsonReply
-from shared.http.strict_route import StrictRoute
+from shared.http.strict_route import Handler, StrictRoute
 
 _CODES = {
     "unauthorized": "invalid_api_key",
@@ -30,10 +29,8 @@ _SERVER_ERROR = 500
 class OpenAIRoute(StrictRoute):
     """A route whose errors have OpenAI's format."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def handle_with_errors(request: Request) -> Response:
+    def with_errors(self, handle: Handler) -> Handler:
+        async def handle_with_errors(request: Request) -> Any:
             try:
                 return await handle(request)
             except RequestValidationError as error:

@@ -25,6 +25,7 @@ from shared.domain.access.key_texts import OPERATOR, draw, hash_of
 from shared.domain.access.keys import KeySpecification, Scope
 from shared.http.access.auth import Needs
 from shared.http.access.key_cache import KeyCache
+from shared.http.strict_route import FixedRoutes
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.statements import Statement
@@ -190,7 +191,7 @@ def needs_of(dependant):
 
 WITHOUT_KEY = {"/docs", "/health/live", "/health/ready"}
 APP = create(Settings(_env_file=None))
-EVERY = list(iter_route_contexts(APP.routes))
+EVERY = [each for each in iter_route_contexts(APP.routes) if not isinstance(each.route, FixedRoutes)]
 ROUTES = [route for route in EVERY if isinstance(route.original_route, APIRoute)]
 SCOPED = [(route, needs_of(route.dependant)) for route in ROUTES if route.path not in WITHOUT_KEY]
 
