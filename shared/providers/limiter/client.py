@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import Context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
 from uuid import uuid4
@@ -23,6 +23,7 @@ from shared.domain.errors import ForeaskError, NoCapacity, RateLimited, Unavaila
 from shared.domain.spending.rates import Bucket
 from shared.process.network import problem_of
 from shared.process.telemetry.metrics import BREAKER
+from shared.providers.limiter.kept_slots import KeptSlots
 from shared.providers.limiter.script import (
     Blocked,
     Breaker,
@@ -80,6 +81,7 @@ class _Batch:
     waiters: list[_Waiter]
     ended: list[tuple[FinishedCall, asyncio.Future[LimiterReply | None] | None]]
     renew: list[str]
+    returned: list[str]
     peeks: list[asyncio.Future[None]]
 
 
@@ -92,6 +94,8 @@ class LimiterClient:
         component: the provider, for messages.
         lease_seconds: time for which the script counts a call as in flight without renewal.
         provider: label that distinguishes providers of a component in metrics.
+        keeps_slots: whether the slot of a finished query may serve the next one; only without a declared rate, because
+            a kept slot contains no request of a rate.
         now: clock in monotonic seconds.
     """
 
@@ -103,6 +107,7 @@ class LimiterClient:
         lease_seconds: float,
         *,
         provider: str = "",
+        keeps_slots: bool = False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._now = now
@@ -110,6 +115,8 @@ class LimiterClient:
         self._script = script
         self._tenant_buckets = tenant_buckets
         self._component = component
+        self._kept = KeptSlots()
+        self._keeps_slots = keeps_slots
         self._names = (f"{prefix}:{number}" for prefix in [uuid4().hex[:12]] for number in count())
         self._lines: OrderedDict[tuple[str, CallKind], _Line] = OrderedDict()  # the next caller is first
         self._granted_calls: set[str] = set()
@@ -163,8 +170,18 @@ class LimiterClient:
                 self.end(FinishedCall(waiter.granted.result(), CallOutcome.ABANDONED, tokens=0))
             raise
 
+    def reuse(self, tenant: str, tokens: int, kind: CallKind) -> Grant | None:
+        """Return a kept slot for a query with these estimated tokens; None if the script must be asked."""
+        if self._closed is not None or not self._may_keep(tenant, kind):
+            return None
+        return self._kept.take(tenant, tokens, self._now())
+
     def end(self, ended: FinishedCall) -> None:
         """Report the end of a call; returns at once."""
+        if self._may_keep(ended.grant.tenant, ended.grant.kind) and self._kept.keep(ended, self._now()):
+            self._ended.append((replace(ended, keeps_slot=True), None))
+            self._wake_by(self._kept.valid_until)
+            return
         self._ended.append((ended, None))
         self._granted_calls.discard(ended.grant.id)
         freed = self._lines and self.reply is not None and self.reply.in_flight_limit
@@ -173,6 +190,7 @@ class LimiterClient:
     async def end_failed(self, ended: FinishedCall, timeout_seconds: float) -> LimiterReply | None:
         """Report a failed call, and return the script's reply; None if it does not arrive in time."""
         reported: asyncio.Future[LimiterReply | None] = asyncio.get_running_loop().create_future()
+        self._kept.return_all()  # after a 429 no call may start
         self._ended.append((ended, reported))
         self._granted_calls.discard(ended.grant.id)
         self._wake_by(self._now())
@@ -202,7 +220,8 @@ class LimiterClient:
         if self._task is None:
             return
         deadline = self._now() + timeout_seconds
-        while self._ended and self._unavailable_since is None and self._now() < deadline:
+        self._kept.return_all()
+        while (self._ended or self._kept.returned) and self._unavailable_since is None and self._now() < deadline:
             await self.refresh(timeout_seconds)
         # A client that is cancelled while it connects may treat that as a failure and try again.
         self._ending = True
@@ -227,6 +246,7 @@ class LimiterClient:
                     [ended for ended, _ in batch.ended],
                     batch.renew,
                     self._buckets(batch),
+                    batch.returned,
                 )
             except (RedisError, OSError) as error:
                 await self._on_broker_lost(batch, error)
@@ -246,7 +266,9 @@ class LimiterClient:
         renew: list[str] = []
         if now >= self._renew_at:
             renew, self._renew_at = list(self._granted_calls), now + self._renew_seconds
-        batch = _Batch(list(self._next_in_turn(now)), self._ended, renew, self._peeks)
+        returned = self._kept.take_returned(now)
+        self._granted_calls.difference_update(returned)
+        batch = _Batch(list(self._next_in_turn(now)), self._ended, renew, returned, self._peeks)
         self._ended, self._peeks = [], []
         return batch
 
@@ -282,6 +304,7 @@ class LimiterClient:
             self._unavailable_since = None
         self._log_change(reply)
         self.reply, self.replied_at = reply, now
+        self._kept.learn(reply, now)
         for peek in batch.peeks:
             if not peek.done():
                 peek.set_result(None)
@@ -361,7 +384,9 @@ class LimiterClient:
             self._wake_by(max(self._not_before, min(line.not_before for line in waiting)))
         if self._granted_calls:
             self._wake_by(self._renew_at)
-        if self._ended or self._peeks:
+        if self._kept.free:
+            self._wake_by(self._kept.valid_until)
+        if self._peeks or self._kept.returned or any(not ended.keeps_slot for ended, _ in self._ended):
             self._wake_by(now)
 
     async def _on_broker_lost(self, batch: _Batch, error: Exception) -> None:
@@ -372,6 +397,8 @@ class LimiterClient:
             log.warning("limiter.lost", component=self._component, kind=type(error).__name__, reason=reason)
             self._unavailable_since = now
         self._ended = batch.ended + self._ended
+        self._kept.return_all()
+        self._kept.returned += batch.returned
         self._peeks = batch.peeks + self._peeks
         for waiter in self._all_waiters():
             if now - max(waiter.since, self._unavailable_since) >= _UNAVAILABLE_SECONDS:
@@ -379,6 +406,12 @@ class LimiterClient:
         await asyncio.sleep(_UNAVAILABLE_PAUSE_SECONDS)
         self._renew_at = 0.0
         self._wake_by(now)
+
+    def _may_keep(self, tenant: str, kind: CallKind) -> bool:
+        """Return whether a call may use or keep a slot that the script does not see change hands."""
+        if not self._keeps_slots or kind is not CallKind.QUERY or self._tenant_buckets(tenant) is not None:
+            return False
+        return all(waiter.granted.done() for waiter in self._all_waiters())
 
     def _all_waiters(self) -> Iterator[_Waiter]:
         for line in self._lines.values():

@@ -232,12 +232,18 @@ for _, e in ipairs(input.ended) do
   }
   local outcome = e[7]
   if call.flex then redis.call('ZREM', flex_flight, e[1]) end
-  local held = redis.call('ZREM', flight, e[1]) == 1
+  local held
+  if e[13] == 1 then -- its process keeps the slot for the next call
+    held = redis.call('ZSCORE', flight, e[1]) ~= false
+  else
+    held = redis.call('ZREM', flight, e[1]) == 1
+  end
+  if e[12] == 1 then count(s, 1, call.reserved) end -- it had such a slot, so it was not granted here
   if held and call.tokens >= 0 then settle(call) end
   if outcome == 'ok' then
     local took = math.max(0, now - call.at) -- negative if the clock was set back meanwhile
     s.took = s.took and s.took + 0.1 * (took - s.took) or took
-    succeeded(call, held)
+    succeeded(call, held and e[13] == 0) -- the call of a kept slot is reported later, when more may be in use
     recovered(call)
     if call.flex and held then flex_served() end
     close(call.probe)
@@ -263,6 +269,8 @@ for _, e in ipairs(input.ended) do
     s.probing = 0
   end
 end
+
+for _, call in ipairs(input.returned) do redis.call('ZREM', flight, call) end
 
 -- New calls ------------------------------------------------------------------------------------------------------
 

@@ -181,6 +181,7 @@ class Limiter:
             limits.component,
             limits.timing.lease.total_seconds(),
             provider=limits.provider,
+            keeps_slots=not limits.rates.declared,
             now=now,
         )
         self._judge = Judge(limits.component, self._ask, now)
@@ -298,6 +299,9 @@ class Limiter:
         self, tenant: str, prompt_tokens: int, completion_tokens: int | None, max_wait: MaxWait
     ) -> Grant | None:
         """Wait for a grant that is not a probe; None if the call is made without a grant."""
+        kept = self._client.reuse(tenant, prompt_tokens + (completion_tokens or 0), max_wait.kind)
+        if kept is not None:
+            return kept
         while True:
             grant = await self._acquired(tenant, prompt_tokens, completion_tokens, max_wait)
             if grant is None or not grant.probe:

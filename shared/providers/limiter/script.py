@@ -69,7 +69,10 @@ class SlotRequest:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Permission to make one call; with `probe` the call must be a neutral one."""
+    """Permission to make one call, which occupies a slot; with `probe` the call must be a neutral one.
+
+    `is_reused` means that the process had kept the slot of an earlier call, so the script has not counted this one yet.
+    """
 
     id: str
     tenant: str
@@ -77,13 +80,15 @@ class Grant:
     reserved_tokens: int
     probe: bool = False
     kind: CallKind = CallKind.INGEST
+    is_reused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedCall:
     """A finished call; tokens that the provider did not report are missing.
 
-    `reason` is the sentence of its error, which all tenants may read; empty if it is only about this call.
+    `reason` is the sentence of its error, which all tenants may read; empty if it is only about this call. With
+    `keeps_slot` the process keeps the slot for its next call.
     """
 
     grant: Grant
@@ -92,6 +97,7 @@ class FinishedCall:
     completion_tokens: int | None = None
     retry_after_seconds: float | None = None
     reason: str = ""
+    keeps_slot: bool = False
 
     def reported(self, tenant: int) -> list[Any]:
         after = _UNREPORTED if self.retry_after_seconds is None else int(self.retry_after_seconds * 1000)
@@ -107,6 +113,8 @@ class FinishedCall:
             int(self.grant.probe),
             int(self.grant.kind is CallKind.FLEX),
             self.reason[:_REASON_CHARS],
+            int(self.grant.is_reused),
+            int(self.keeps_slot),
         ]
 
 
@@ -143,6 +151,7 @@ class LimiterReply:
         answers: one per request, in order.
         reason: sentence of the last failure, until a call that started after it succeeds; then it is empty.
         failing_seconds: time since the first of these failures.
+        at: the script's time in milliseconds.
     """
 
     breaker: Breaker
@@ -156,6 +165,7 @@ class LimiterReply:
     answers: Sequence[ScriptAnswer]
     reason: str = ""
     failing_seconds: float = 0.0
+    at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +218,7 @@ class LimiterScript:
         ended: Sequence[FinishedCall],
         renew: Sequence[str],
         tenants: dict[str, tuple[Bucket, Bucket]],
+        returned: Sequence[str] = (),
     ) -> LimiterReply:
         """Record finished calls, and grant waiting ones.
 
@@ -216,6 +227,7 @@ class LimiterScript:
             ended: finished calls.
             renew: running calls.
             tenants: buckets of tenants with their own limits.
+            returned: ids of slots that the process has kept, and keeps no longer.
 
         Raises:
             RedisError: the broker is unavailable; the script may have run, and may safely run again.
@@ -242,6 +254,7 @@ class LimiterScript:
             ],
             "ended": [e.reported(names.get(e.grant.tenant, 0)) for e in ended],
             "renew": renew,
+            "returned": returned,
         }
         keys = [
             self.key("state"),
@@ -285,6 +298,7 @@ def _reply(values: Sequence[Any], requests: Sequence[SlotRequest]) -> LimiterRep
         ],
         reason=reason.decode(errors="replace"),
         failing_seconds=failing / 1000,
+        at=now,
     )
 
 
