@@ -34,7 +34,7 @@ from shared.query.calibrate.weights import EQUAL, candidates, lower_bound, ndcg
 from shared.query.retrieve import CHANNELS, Channel, ChannelHits
 from shared.query.retrieve.scores.channels import DEPTH, fold, full_bm25
 from shared.query.retrieve.scores.scale import rescale
-from shared.vectors.hits import Hit
+from shared.vectors.hits import RankedPoints
 
 SHARES = (0, 60, 90)  # per cent of the words
 BASELINES = (0.0, 0.3, 0.5, 0.7, 0.9)
@@ -140,7 +140,7 @@ def words_of(ids: tuple[str, ...], passages: tuple[str, ...]) -> Words:
 
 def best(channel: Channel, scores: Vectors, points: Sequence[str], full: float = 1.0) -> ChannelHits:
     first = [index for index in np.argsort(-scores, kind="stable")[:DEPTH] if np.isfinite(scores[index])]
-    return fold(channel, [Hit(points[index], float(scores[index])) for index in first], DEPTH, full)
+    return fold(channel, RankedPoints([points[i] for i in first], [float(scores[i]) for i in first]), DEPTH, full)
 
 
 class Searched:

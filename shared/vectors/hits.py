@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -12,12 +12,19 @@ from shared.domain.vectors import Vectors
 
 
 class Hit(NamedTuple):
-    """A point that a search found, with the requested payload and vectors. A named tuple: a query creates hundreds."""
+    """A point that a search found, with the requested payload and vectors."""
 
     id: str
     score: float
     payload: Mapping[str, Any] = MappingProxyType({})
     vectors: Mapping[str, Any] = MappingProxyType({})
+
+
+class RankedPoints(NamedTuple):
+    """The ids and the scores of the points that a search found, best first. A query finds hundreds."""
+
+    ids: Sequence[str] = ()
+    scores: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from uuid import UUID
 from shared.domain.corpus.ids import chunk_of_point, chunk_point_id
 from shared.domain.corpus.index_location import IndexLocation
 from shared.domain.vectors import Vectors
-from shared.vectors.hits import ChunkPayloads, Hit, PointOwner, SectionKey, StoredPoint, StoredVector
+from shared.vectors.hits import ChunkPayloads, Hit, PointOwner, RankedPoints, SectionKey, StoredPoint, StoredVector
 from shared.vectors.schema import filters
 from shared.vectors.schema.filters import Filter, VisiblePoints
 from shared.vectors.schema.groups import group
@@ -40,13 +40,23 @@ class Reads(QdrantConnection):
         Raises:
             SearchStopped: Qdrant needed longer than the deadline.
         """
+        found = await self._found(name, searches)
+        return None if found is None else [[_hit(point) for point in points] for points in found]
+
+    async def rank(self, name: str, searches: Sequence[Search]) -> list[RankedPoints] | None:
+        """Run several searches in one request, as `search` does, and return only ids and scores."""
+        found = await self._found(name, searches)
+        return None if found is None else [_ranked(points) for points in found]
+
+    async def _found(self, name: str, searches: Sequence[Search]) -> list[Any] | None:
+        """Return the found points of each search, as Qdrant describes them."""
         with self._if_exists(), _stopped_searches():
             if name in self._searched_apart:
                 result = await self._search_apart(name, searches)
             else:
                 result = await self._search_together(name, searches)
             self._last_searched = name
-            return [[_hit(point) for point in one["points"]] for one in result]
+            return [one["points"] for one in result]
         return None
 
     async def _search_together(self, name: str, searches: Sequence[Search]) -> list[Any]:
@@ -218,6 +228,10 @@ def _stopped_searches() -> Iterator[None]:
 
 def _hit(point: Mapping[str, Any]) -> Hit:
     return Hit(str(point["id"]), point["score"], point.get("payload") or {}, point.get("vector") or {})
+
+
+def _ranked(points: Sequence[Mapping[str, Any]]) -> RankedPoints:
+    return RankedPoints([point["id"] for point in points], [point["score"] for point in points])
 
 
 def _is_reusable(point: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from shared.query.retrieve.scores.channels import ChannelQuery, fold, full_bm25
 from shared.query.retrieve.scores.default_fusion import reference_scores
 from shared.query.retrieve.scores.diversity import diversified
 from shared.query.retrieve.searching import _channels
-from shared.vectors.hits import Hit
+from shared.vectors.hits import RankedPoints
 from shared.vectors.schema.filters import metadata_conditions
 
 
@@ -31,16 +31,16 @@ def point(letter, ordinal=0):
 
 
 def question(letter, score, ordinal=0):
-    return Hit(point(letter, ordinal), score)
+    return point(letter, ordinal), score
 
 
 def questions(*hits, limit=100):
-    return fold("questions", hits, limit, 1.0)
+    return fold("questions", RankedPoints(*zip(*hits, strict=True)), limit, 1.0)
 
 
 def text(channel="text", **scores):
-    hits = [Hit(chunk_point_id(chunk(letter), 1), score) for letter, score in scores.items()]
-    return fold(channel, hits, 100, 1.0)
+    points = [chunk_point_id(chunk(letter), 1) for letter in scores]
+    return fold(channel, RankedPoints(points, list(scores.values())), 100, 1.0)
 
 
 def ranked(hits, fusion="scores", weights=Weights()):  # noqa: B008  it is frozen
@@ -131,7 +131,7 @@ def test_only_weight_ratios_matter_and_zero_excludes_channel():
     (alone, *_) = fuse(hits, "scores", Weights(1, 0, 0))
     (half, *_) = fuse(hits, "scores", Weights(0.5, 1, 1))
 
-    assert equal == double
+    assert list(equal) == list(double)
     assert equal[0].evidence.similarity == pytest.approx(0.9 + 1.5 * 0.4)
     assert alone.evidence == pytest.approx((0.9 * 2.5, 0.0, 0.0))
     assert half.evidence == pytest.approx(((0.9 + 1.5 * 0.4) / 2, 0.0, 8 * 0.2 * 0.6 / 2))
@@ -171,7 +171,7 @@ def test_bm25_is_share_of_reachable_maximum():
     terms = query_vector("tide tables harbour")
 
     assert full_bm25(terms, 1_000) == pytest.approx(3 * 2.2 * 0.5 * 7.6, rel=0.01)
-    hits = fold("bm25", [Hit(chunk_point_id(chunk("a"), 1), 10.0)], 100, 20.0)
+    hits = fold("bm25", RankedPoints([chunk_point_id(chunk("a"), 1)], [10.0]), 100, 20.0)
     assert hits.scores == {str(chunk("a")): 0.5}
 
 

@@ -433,7 +433,7 @@ class Retriever:
         search.rewritten = [ChannelQuery(*each) for each in zip(vectors, terms, strict=True)]
         return await self._searcher.search_all(search.rewritten, search.where, query, retrieval.weights)
 
-    async def _refined(self, matches: list[Match], search: _Search) -> list[Match]:
+    async def _refined(self, matches: Sequence[Match], search: _Search) -> Sequence[Match]:
         """Order the best matches by their texts: by the question's names in them, then by a reranker."""
         query, retrieval = search.query, search.retrieval
         reranker = self._reranker if query.rerank else None
@@ -447,7 +447,7 @@ class Retriever:
         with search.trace.timed("rerank"):
             return await _reranked(reranker, matches, search)
 
-    async def _spread(self, matches: list[Match], search: _Search) -> list[Match]:
+    async def _spread(self, matches: Sequence[Match], search: _Search) -> Sequence[Match]:
         """Move dissimilar chunks to the front, if the query requests diversity."""
         query = search.query
         if not query.diversity or not matches:
@@ -573,12 +573,12 @@ def _version_of(payload: Mapping[str, Any]) -> Version:
     return UUID(payload["document_id"]), payload["version"]
 
 
-def _fused(search: _Search) -> list[Match]:
+def _fused(search: _Search) -> Sequence[Match]:
     query, retrieval = search.query, search.retrieval
     if query.candidates:
         _take_candidates(search)
     with search.trace.timed("fuse"):
-        matches = fuse(search.channels, query.fusion, retrieval.weights)
+        matches: Sequence[Match] = fuse(search.channels, query.fusion, retrieval.weights)
     retrieval.unique_chunks = len(matches)
     if query.fusion == "scores":
         retrieval.reference_scores = reference_scores(search.channels)
@@ -598,7 +598,7 @@ def _take_candidates(search: _Search) -> None:
     search.channels = {c: hits for c, hits in search.channels.items() if retrieval.weights.weight(c) > 0}
 
 
-async def _reranked(reranker: Reranker, matches: list[Match], search: _Search) -> list[Match]:
+async def _reranked(reranker: Reranker, matches: Sequence[Match], search: _Search) -> Sequence[Match]:
     candidates = [match.chunk_id for match in matches if match.chunk_id in search.payloads][: reranker.candidates]
     passages = [passage_of(search.payloads[chunk_id]) for chunk_id in candidates]
     scores = await within(reranker.budget, reranker.score(search.query.question, passages))

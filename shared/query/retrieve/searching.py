@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from shared.domain.corpus.collections import Weights
 from shared.query.retrieve.query import Channel, Query
 from shared.query.retrieve.scores.channels import ChannelHits, ChannelQuery, fold, full_bm25, limit_of, search_of
+from shared.vectors.hits import RankedPoints
 from shared.vectors.index import Index
 from shared.vectors.schema.filters import Condition, VisiblePoints, costs_work, require_affordable
 from shared.vectors.sizes import Sizes
@@ -39,12 +40,12 @@ class Searcher:
         limits = {channel: limit_of(channel, query.top_k) for channel in channels}
         while True:
             searches = [search_of(channel, channel_query, where, limits[channel]) for channel in channels]
-            replies = await self._index.search(where.location.index_name, searches) if searches else None
+            replies = await self._index.rank(where.location.index_name, searches) if searches else None
             if replies is None:
                 return {}
             points = dict(zip(channels, replies, strict=True))
             hits = {channel: fold(channel, points[channel], limits[channel], full) for channel in channels}
-            exhausted = len(points.get("questions", [])) < limits.get("questions", 1)
+            exhausted = len(points.get("questions", RankedPoints()).ids) < limits.get("questions", 1)
             # A chunk that the search missed ranks after top_k others, so it is not needed.
             if exhausted or len(hits["questions"].scores) >= query.top_k:
                 return hits
@@ -59,11 +60,11 @@ class Searcher:
             return []
         limits = {channel: limit_of(channel, query.top_k) for channel in query.channels}
         searches = [search_of(channel, text, where, limits[channel]) for text, channel in pairs]
-        replies = await self._index.search(where.location.index_name, searches)
+        replies = await self._index.rank(where.location.index_name, searches)
         size = await self._sizes.about(where.location)
         return [
             {channel: fold(channel, points, limits[channel], full_bm25(text.terms, size))}
-            for (text, channel), points in zip(pairs, replies or [[] for _ in pairs], strict=True)
+            for (text, channel), points in zip(pairs, replies or [RankedPoints()] * len(pairs), strict=True)
         ]
 
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log
+from operator import neg
 
 from shared.domain.corpus.ids import chunk_of_point
 from shared.domain.text.bm25 import MOST_OF_A_TERM, QueryVector
 from shared.domain.vectors import Vectors
 from shared.query.retrieve.query import Channel
-from shared.vectors.hits import Hit
+from shared.vectors.hits import RankedPoints
 from shared.vectors.schema.filters import VisiblePoints
 from shared.vectors.searches import Search, bm25_search, question_search, text_search
 
@@ -69,31 +70,32 @@ def search_of(channel: Channel, query: ChannelQuery, where: VisiblePoints, limit
     return (question_search if channel == "questions" else text_search)(query.vector, where, limit)
 
 
-def fold(channel: Channel, hits: Sequence[Hit], limit: int, full_score: float) -> ChannelHits:
-    """Fold a channel's hits to chunks, each with its best score; ties are broken by chunk id.
+def fold(channel: Channel, points: RankedPoints, limit: int, full_score: float) -> ChannelHits:
+    """Fold a channel's points to chunks, each with its best score; ties are broken by chunk id.
 
     During an edit two versions of a chunk may be found; it counts once.
 
     Args:
         channel: channel, which determines the kind of points.
-        hits: hits of `search_of`, best first.
+        points: points that `search_of` found.
         limit: number of points requested.
         full_score: BM25 score that counts as 1; other channels ignore it.
     """
     scores: dict[str, float] = {}
     questions: dict[str, str] = {}
     versions: dict[str, int] = {}
-    for hit in hits:
-        chunk, version = chunk_of_point(hit.id)
+    found = points.scores if channel != "bm25" else [score / full_score for score in points.scores]
+    for point, score in zip(points.ids, found, strict=True):
+        chunk, version = chunk_of_point(point)
         if version > versions.get(chunk, -1):
             versions[chunk] = version
-        score = hit.score / full_score if channel == "bm25" else hit.score
         if chunk not in scores or score > scores[chunk]:
             scores[chunk] = score
-            if channel == "questions":
-                questions[chunk] = hit.id
-    floor = min(scores.values()) if len(hits) >= limit else 0.0
-    return ChannelHits(_ranked(scores), questions, max(0.0, floor), len(hits), versions)
+            questions[chunk] = point
+    floor = min(scores.values()) if len(found) >= limit else 0.0
+    return ChannelHits(
+        _ranked(scores), questions if channel == "questions" else {}, max(0.0, floor), len(found), versions
+    )
 
 
 def merge(
@@ -123,7 +125,7 @@ def _better(original: ChannelHits, rewritten: ChannelHits) -> ChannelHits:
 
 
 def _ranked(scores: Mapping[str, float]) -> dict[str, float]:
-    return dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
+    return {chunk: scores[chunk] for _, chunk in sorted(zip(map(neg, scores.values()), scores, strict=True))}
 
 
 def full_bm25(terms: QueryVector, chunks: int) -> float:

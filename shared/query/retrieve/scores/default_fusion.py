@@ -44,12 +44,10 @@ class ScoreParts(NamedTuple):
     same_question: float
 
 
-def evidence(chunks: Sequence[str], channels: Channels, weights: Weights) -> dict[str, tuple[float, ScoreParts]]:
-    """Return the score of each chunk and its parts."""
-    similarity, words, same_question = _parts(chunks, channels, [weights])
-    scores = _score(similarity, words, same_question)
-    values = zip(scores[0].tolist(), similarity[0].tolist(), words[0].tolist(), same_question[0].tolist(), strict=True)
-    return {chunk: (score, ScoreParts._make(parts)) for chunk, (score, *parts) in zip(chunks, values, strict=True)}
+def evidence(chunks: Sequence[str], channels: Channels, weights: Weights) -> tuple[list[float], Values]:
+    """Return the score of each chunk, and the parts of the scores, of shape `(3, chunks)`, as `ScoreParts` has them."""
+    parts = _parts(chunks, channels, [weights])
+    return _score(*parts)[0].tolist(), np.concatenate(parts)
 
 
 def evidence_scores(chunks: Sequence[str], channels: Channels, many: Sequence[Weights]) -> Values:
@@ -103,7 +101,8 @@ def scores_in(hits: ChannelHits | None, chunks: Sequence[str]) -> Values:
     """
     if hits is None:
         return np.zeros(len(chunks))
-    return np.array([max(0.0, hits.scores[chunk]) if chunk in hits.scores else hits.floor / 2 for chunk in chunks])
+    score_of, other = hits.scores.get, hits.floor / 2
+    return np.maximum(0.0, [score_of(chunk, other) for chunk in chunks]) + 0.0  # no negative zero
 
 
 def _out(scores: Values, reference: Values | float) -> Values:

@@ -13,16 +13,20 @@ up to 0.3 lower if users and texts share few words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from operator import neg
+from typing import NamedTuple, overload
 
 import numpy as np
 
 from shared.domain.corpus.collections import Weights
 from shared.query.retrieve.query import Channel, FusionName
-from shared.query.retrieve.scores.default_fusion import Channels, ScoreParts, evidence, scores_in
+from shared.query.retrieve.scores.channels import ChannelHits
+from shared.query.retrieve.scores.default_fusion import Channels, ScoreParts, Values, evidence, scores_in
 
 _RRF_K = 60
+_NO_HITS = ChannelHits()
 
 
 class ChannelRank(NamedTuple):
@@ -36,7 +40,7 @@ Ranks = Mapping[Channel, ChannelRank]
 
 
 class Match(NamedTuple):
-    """A found chunk. A query creates hundreds.
+    """A found chunk.
 
     Args:
         question: point of the matching question; None if the text was nearer or no question was found.
@@ -53,59 +57,94 @@ class Match(NamedTuple):
     rerank_score: float | None = None
 
 
-def fuse(channels: Channels, fusion: FusionName, weights: Weights) -> list[Match]:
+class Matches(Sequence[Match]):
+    """The chunks that any channel found, best first. Few are read of hundreds, and each is created when it is read.
+
+    Args:
+        channels: the hits of the channels.
+        chunks: the chunks in any order.
+        scores: their scores.
+        parts: parts of their scores, as `evidence` returns them; None if they have none.
+    """
+
+    def __init__(
+        self, channels: Channels, chunks: Sequence[str], scores: Sequence[float], parts: Values | None = None
+    ) -> None:
+        self._channels = channels
+        self._parts = parts
+        self._best = sorted(zip(map(neg, scores), chunks, range(len(chunks)), strict=True))
+
+    def __len__(self) -> int:
+        return len(self._best)
+
+    @overload
+    def __getitem__(self, index: int) -> Match: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Match]: ...
+    def __getitem__(self, index: int | slice) -> Match | list[Match]:
+        if isinstance(index, slice):
+            return [self._match(*each) for each in self._best[index]]
+        return self._match(*self._best[index])
+
+    def _match(self, negative: float, chunk: str, number: int) -> Match:
+        parts = None if self._parts is None else ScoreParts._make(self._parts[:, number].tolist())
+        return Match(chunk, -negative, self._nearest_question(chunk), self._ranks_of(chunk), parts)
+
+    def _ranks_of(self, chunk: str) -> dict[Channel, ChannelRank]:
+        return {
+            channel: ChannelRank(ranks[chunk], self._channels[channel].scores[chunk])
+            for channel, ranks in self._ranks.items()
+            if chunk in ranks
+        }
+
+    @cached_property
+    def _ranks(self) -> dict[Channel, dict[str, int]]:
+        return {
+            channel: {chunk: rank for rank, chunk in enumerate(hits.scores, 1)}
+            for channel, hits in self._channels.items()
+        }
+
+    def _nearest_question(self, chunk: str) -> str | None:
+        """Return the point of the question that matched, unless the chunk's text was nearer."""
+        questions, texts = self._channels.get("questions", _NO_HITS), self._channels.get("text", _NO_HITS).scores
+        is_nearer = chunk in questions.questions and not (chunk in texts and texts[chunk] > questions.scores[chunk])
+        return questions.questions[chunk] if is_nearer else None
+
+
+def fuse(channels: Channels, fusion: FusionName, weights: Weights) -> Matches:
     """Rank every chunk that any channel found, best first; the chunk's id decides between equal scores."""
-    ranks: dict[str, dict[Channel, ChannelRank]] = {}
-    for channel, hits in channels.items():
-        for rank, (chunk, score) in enumerate(hits.scores.items(), 1):
-            ranks.setdefault(chunk, {})[channel] = ChannelRank(rank, score)
-    scores = _scores(ranks, channels, fusion, weights)
-    nearest = _nearest_questions(channels)
-    best = sorted(ranks, key=lambda chunk: (-scores[chunk][0], chunk))
-    return [Match(chunk, scores[chunk][0], nearest.get(chunk), ranks[chunk], scores[chunk][1]) for chunk in best]
-
-
-def _nearest_questions(channels: Channels) -> dict[str, str]:
-    """Return the point of the question that matched, by chunk, unless the chunk's text was nearer."""
-    if "questions" not in channels:
-        return {}
-    hits, texts = channels["questions"], channels["text"].scores if "text" in channels else {}
-    return {c: question for c, question in hits.questions.items() if c not in texts or texts[c] <= hits.scores[c]}
-
-
-ChunkRanks = Mapping[str, Ranks]
-Shares = Mapping[Channel, float]
-Fusion = Callable[[ChunkRanks, Channels, Shares], Mapping[str, float]]
-
-
-def _scores(
-    ranks: ChunkRanks, channels: Channels, fusion: FusionName, weights: Weights
-) -> Mapping[str, tuple[float, ScoreParts | None]]:
+    chunks = list(dict.fromkeys(chunk for hits in channels.values() for chunk in hits.scores))
     if fusion == "scores":
-        return evidence(list(ranks), channels, weights)
-    scores = _FUSIONS[fusion](ranks, channels, {channel: weights.weight(channel) for channel in channels})
-    return {chunk: (score, None) for chunk, score in scores.items()}
+        return Matches(channels, chunks, *evidence(chunks, channels, weights))
+    shares = {channel: weights.weight(channel) for channel in channels}
+    return Matches(channels, chunks, _FUSIONS[fusion](chunks, channels, shares))
 
 
-def _means(ranks: ChunkRanks, channels: Channels, shares: Shares) -> dict[str, float]:
-    chunks = list(ranks)
+Shares = Mapping[Channel, float]
+Fusion = Callable[[Sequence[str], Channels, Shares], list[float]]
+
+
+def _means(chunks: Sequence[str], channels: Channels, shares: Shares) -> list[float]:
     total = sum(shares.values()) or 1.0  # no weight at all: every score is 0
     weighted = (share * scores_in(channels[channel], chunks) for channel, share in shares.items())
-    return dict(zip(chunks, (sum(weighted, np.zeros(len(chunks))) / total).tolist(), strict=True))
+    means: list[float] = (sum(weighted, np.zeros(len(chunks))) / total).tolist()
+    return means
 
 
-def _reciprocal_ranks(ranks: ChunkRanks, _: Channels, shares: Shares) -> dict[str, float]:
-    return {
-        chunk: sum(shares[channel] / (_RRF_K + hit.rank) for channel, hit in of_chunk.items())
-        for chunk, of_chunk in ranks.items()
-    }
+def _reciprocal_ranks(chunks: Sequence[str], channels: Channels, shares: Shares) -> list[float]:
+    sums = dict.fromkeys(chunks, 0.0)
+    for channel, hits in channels.items():
+        for rank, chunk in enumerate(hits.scores, 1):
+            sums[chunk] += shares[channel] / (_RRF_K + rank)
+    return list(sums.values())
 
 
-def _best(ranks: ChunkRanks, _: Channels, shares: Shares) -> dict[str, float]:
-    return {
-        chunk: max(shares[channel] * hit.score for channel, hit in of_chunk.items())
-        for chunk, of_chunk in ranks.items()
-    }
+def _best(chunks: Sequence[str], channels: Channels, shares: Shares) -> list[float]:
+    best = dict.fromkeys(chunks, float("-inf"))
+    for channel, hits in channels.items():
+        for chunk, score in hits.scores.items():
+            best[chunk] = max(best[chunk], shares[channel] * score)
+    return list(best.values())
 
 
 _FUSIONS: Mapping[FusionName, Fusion] = {"mean": _means, "rrf": _reciprocal_ranks, "max": _best}
