@@ -7,11 +7,11 @@ import re
 import time
 from asyncio import Future
 from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from uuid import uuid4
 
 import structlog
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shared.domain.errors import Unavailable
@@ -27,11 +27,11 @@ _AT_ONCE = 4  # a refused request takes one to two milliseconds
 _UNCOUNTED = {"/v1/events", "/health/live", "/health/ready"}
 _JOB_EVENTS = re.compile(r"/v1/jobs/[^/]+/events")
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
-_HEADERS = {
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "x-frame-options": "DENY",
-}
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+)
 
 
 log = structlog.get_logger()
@@ -80,11 +80,8 @@ class RequestMiddleware:
             nonlocal started, status
             if message["type"] == "http.response.start":
                 started, status = True, int(message["status"])  # some libraries send an enumeration
-                headers = MutableHeaders(scope=message)
-                headers["x-request-id"] = request_id
-                headers.update(scope.get("state", {}).get("headers", {}))  # authentication sets these
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
+                own = {"x-request-id": request_id, **scope.get("state", {}).get("headers", {})}  # authentication's
+                message["headers"] = _with_headers(message.get("headers", ()), own)
             await send(message)
 
         with (
@@ -140,6 +137,14 @@ class FairAdmission:
                 self._started += 1
         if self._started:
             asyncio.get_running_loop().call_soon(self._next)
+
+
+def _with_headers(headers: Iterable[tuple[bytes, bytes]], own: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a reply with these, which replace others, and with `_HEADERS`, which do not."""
+    added = {name.encode(): value.encode() for name, value in own.items()}
+    kept = [header for header in headers if header[0] not in added]
+    names = {name for name, _ in kept}
+    return [*kept, *added.items(), *(header for header in _HEADERS if header[0] not in names)]
 
 
 def _span(scope: Scope, request_id: str) -> Span:

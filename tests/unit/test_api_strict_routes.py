@@ -16,6 +16,7 @@ from shared.http.direct_calls import direct_call
 from shared.http.strict_route import FixedRoutes, StrictRoute
 from shared.settings import Settings
 from tests.support.api import with_keys
+from tests.support.planted import guards
 
 SETTINGS = with_keys(Settings(_env_file=None))
 
@@ -56,6 +57,12 @@ def test_body_limit_names_its_setting_if_any():
     assert MaxBytes(10).resolve(SETTINGS) == (10, None)
 
 
+@guards(
+    "shared/http/strict_route.py",
+    "                await each(request)",
+    "                pass",
+    means="a client without a key sends a body that is read",
+)
 async def test_missing_key_is_refused_before_body_is_read():
     for route in routes_with_bodies():
         (method,) = route.methods
@@ -82,6 +89,12 @@ def selected(router, scope):
     return None
 
 
+@guards(
+    "shared/http/direct_calls.py",
+    "if call.function == dependant.call",
+    "if call is dependant",
+    means="a request is counted as often as its route names the dependency",
+)
 async def test_direct_call_supplies_each_dependency_once():
     calls = []
 

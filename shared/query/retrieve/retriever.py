@@ -371,6 +371,8 @@ class Retriever:
     async def _searched(self, search: _Search) -> dict[Channel, ChannelHits]:
         """Search for the question while a model rewrites it, then merge the hits of the rewritten texts."""
         baseline = search.collection.baseline
+        if not search.query.rewriting:
+            return rescale(await self._search_original(search), baseline)
         rewriting = asyncio.ensure_future(self._search_rewritten(search))
         try:
             original = await self._search_original(search)
@@ -399,8 +401,6 @@ class Retriever:
         if search.rewritten is not None:
             return await self._searcher.search_all(search.rewritten, search.where, query, retrieval.weights)
         search.rewritten = ()
-        if not query.rewriting:
-            return []
         if self._rewriter is None:
             search.trace.skip("rewrite", "no language model is configured that can rewrite a question")
             return []
