@@ -1,6 +1,8 @@
 -- name: insert
 -- Write queries without waiting for the disk: a request waits for this commit, and a crash costs only the feedback on
--- the last queries. A query that took longer than the erasure of its collection is not stored.
+-- the last queries. A query that took longer than the erasure of its collection is not stored. The mode of plans is that
+-- of `shown_versions`, which each query executes before: a change of the mode is a statement of its own.
+-- plan: generic
 WITH soon AS (SELECT set_config('synchronous_commit', 'off', true))
 INSERT INTO queries (id, tenant, collection_id, question, chunk_ids, best_score, found, key_id)
 SELECT v.id, v.tenant, v.collection_id, v.question, CAST(v.chunks AS uuid[]), v.best_score, v.chunks <> '{}', v.key_id
