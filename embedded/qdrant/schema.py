@@ -21,14 +21,14 @@ OPTIMIZERS = {
     "indexing_threshold": 10_000,
     "flush_interval_sec": 5,
 }
-# The engine joins segments beyond a number and builds their graphs again, which is most of its work: during an ingest,
-# only the new ones should be indexed. Each 15,000 points more took 8, 16 and 20 CPU seconds as a collection grew to
-# 45,000 in one segment, and 9, 8 and 9 in several.
-SEGMENTS = 8
+# The engine joins segments beyond a number and builds their graphs again. During a load none are joined.
+SEPARATE_SEGMENTS = 1_000
 # In a calm: one segment in addition to the one for writes. The channels of a query among 100,000 points take 4.6 ms of
-# CPU in two segments and 7.9 in three. To join 100,000 points took 80 CPU seconds with full vectors, and takes about
-# half of it with the bytes below; at most once for an eighth more of them.
+# CPU in two segments and 7.9 in three.
 JOINED_SEGMENTS = 2
+# Until the first calm, segments get bytes without graphs, in 0.05 ms of CPU for a point instead of 0.23. The engine
+# rebuilds segments of other parameters, so this is only for a shard without graphs.
+NO_GRAPHS = {"m": 0, "payload_m": 0, "full_scan_threshold": 2**30}
 # Indexed segments have a byte for each number of a vector, too. With it a graph of 17,000 sentences takes 4.5 seconds
 # of CPU instead of 8.3, and a search 0.6 ms instead of 1.1. The scores of a third more points than requested are
 # computed with the full vectors: of the ten nearest points 99.87 % are found instead of 99.80, of the hundred nearest
@@ -114,13 +114,20 @@ def shape(config: Json) -> Shape:
     )
 
 
-def edge_config(config: Json, segments: int = JOINED_SEGMENTS) -> engine.EdgeConfig:
-    """Convert a collection's configuration to the engine's, with `segments` segments unless it sets a number."""
+def edge_config(config: Json, segments: int = JOINED_SEGMENTS, *, has_graphs: bool = True) -> engine.EdgeConfig:
+    """Convert a collection's configuration to the engine's.
+
+    Args:
+        config: the collection's configuration.
+        segments: number of segments that an optimization leaves, unless the configuration sets a number.
+        has_graphs: whether an optimization builds graphs.
+    """
+    graphs = {"full_scan_threshold": FULL_SCAN_KB, **_given(config, "hnsw_config")}
     return engine.EdgeConfig(
         vectors={name: _dense(parameters) for name, parameters in named_vectors(config).items()},
         sparse_vectors={name: _sparse(parameters or {}) for name, parameters in _sparse_vectors(config).items()},
         on_disk_payload=config.get("on_disk_payload"),
-        hnsw_config=hnsw({"full_scan_threshold": FULL_SCAN_KB, **_given(config, "hnsw_config")}),
+        hnsw_config=hnsw(graphs if has_graphs else graphs | NO_GRAPHS),
         quantization_config=_quantization(config.get("quantization_config") if is_quantized(config) else BYTES),
         optimizers=engine.EdgeOptimizersConfig(
             **{name: value for name, value in _optimizers(config, segments).items() if name in _EDGE_OPTIMIZERS}

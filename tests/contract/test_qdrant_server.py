@@ -514,7 +514,7 @@ async def test_writes_during_optimization_survive_kill_9(server):
 
     async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         assert await count(http) == 3097
-        assert (await http.get("/collections/c")).json()["result"]["status"] == "green"
+        assert (await http.get("/collections/c")).json()["result"]["indexed_vectors_count"] >= 2900
 
 
 async def test_kill_9_during_optimization_loses_nothing(server):
@@ -590,18 +590,95 @@ async def test_bulk_load_is_indexed_incrementally(http):
     assert await count(http) == written
 
 
-async def test_idle_collection_merges_its_segments(collection, monkeypatch):
-    monkeypatch.setattr(collection_module, "CALM_SECONDS", 0.5)
-    monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
-    for first in (1, 501):
-        await write(collection, points(first, 500))
-        await maintained(collection, lambda first=first: indexed_at_least(collection, first + 400))
-    assert (await collection.info())["segments_count"] == 3
+async def written_in_two_segments(collection, first=1):
+    for start in (first, first + 500):
+        await write(collection, points(start, 500))
+        await maintained(collection, lambda start=start: indexed_at_least(collection, start + 400))
 
+
+def graph_bytes(collection):
+    return sum(path.stat().st_size for path in collection._shard_directory().rglob("links*"))
+
+
+@guards(
+    "embedded/qdrant/collection.py",
+    "if with_graphs or self._graphless_points < self._optimized_points else",
+    "if True else",
+    means="graphs are built during a load, and again after it",
+)
+@guards(
+    "embedded/qdrant/collection.py",
+    "self._take_over(successor, points, 0 if with_graphs else",
+    "self._take_over(successor, points, 0 if True else",
+    means="no graphs are built after a load",
+)
+async def test_graphs_are_built_once_after_load(collection, monkeypatch):
+    monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
+    await written_in_two_segments(collection)
+    assert (await collection.info())["segments_count"] == 3
+    without_graphs = graph_bytes(collection)
+
+    monkeypatch.setattr(collection_module, "CALM_SECONDS", 0.5)
     await maintained(collection, lambda: has_segments(collection, 2))
 
     info = await collection.info()
     assert info["points_count"] == info["indexed_vectors_count"] == 1000
+    assert graph_bytes(collection) > 1.5 * without_graphs
+    await write(collection, points(1, 1))
+    assert not collection._are_graphs_due(calm=True)
+
+
+@guards(
+    "embedded/qdrant/collection.py",
+    "if with_graphs or self._graphless_points < self._optimized_points else",
+    "if with_graphs else",
+    means="a load removes the graphs of older points",
+)
+async def test_later_load_leaves_graphs(collection, monkeypatch):
+    monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
+    await written_in_two_segments(collection)
+    with monkeypatch.context() as calm:
+        calm.setattr(collection_module, "CALM_SECONDS", 0.5)
+        await maintained(collection, lambda: has_segments(collection, 2))
+    before = graph_bytes(collection)
+
+    await write(collection, points(2001, 500))
+    await maintained(collection, lambda: has_segments(collection, 3))
+
+    assert graph_bytes(collection) >= before
+
+
+async def test_long_load_gets_graphs_before_its_end(collection, monkeypatch):
+    monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(collection_module, "CALM_SECONDS", NEVER)
+    monkeypatch.setattr(collection_module, "MOST_GRAPHLESS_POINTS", 1000)
+
+    await written_in_two_segments(collection)
+
+    await maintained(collection, lambda: has_segments(collection, 2))
+
+
+@guards(
+    "embedded/qdrant/collection.py",
+    "or (self._awaits_nudge and self._are_graphs_due(calm=True))",
+    "or False",
+    means="a restart between a load and its graphs leaves searches slow until the next write",
+)
+async def test_restart_before_graphs_is_grey(collection, monkeypatch):
+    monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
+    await written_in_two_segments(collection)
+    await collection.close()
+
+    again = await ServedCollection.open(collection.directory, lambda: None)
+
+    try:
+        assert (await again.info())["status"] == "grey"
+        monkeypatch.setattr(collection_module, "CALM_SECONDS", 0.5)
+        again.nudge()
+        await maintained(again, lambda: has_segments(again, 2))
+        assert (await again.info())["status"] == "green"
+    finally:
+        await again.close()
 
 
 @guards(
@@ -632,15 +709,12 @@ async def test_full_segments_are_not_merged_again_when_idle(collection, monkeypa
     for first in (1, 501, 1001):
         await write(collection, points(first, 500))
         await maintained(collection, lambda first=first: indexed_at_least(collection, first + 400))
-    await maintained(collection, lambda: collection._joined and collection._optimization is None)
+    await maintained(collection, lambda: collection._graphless_points == 0 and collection._optimization is None)
     assert (await collection.info())["segments_count"] > schema.JOINED_SEGMENTS
+
     await write(collection, points(1, 1))
 
-    started = []
-    monkeypatch.setattr(collection, "_start_optimization", started.append)
-    await maintained(collection, lambda: collection._joined)
-
-    assert started == []
+    assert not collection._are_graphs_due(calm=True)
 
 
 async def test_writes_continue_during_replay(collection, monkeypatch):
@@ -680,7 +754,7 @@ async def test_copy_has_every_write_that_is_not_recorded(collection):
     early = asyncio.create_task(write(collection, points(10_000, 5000)))
     await asyncio.sleep(0)  # it is sent, and takes about a second
 
-    collection._start_optimization(schema.SEGMENTS)
+    collection._start_optimization(with_graphs=False)
     await early
     await maintained(collection, lambda: collection._number == 1)
 
@@ -738,8 +812,8 @@ async def test_copy_that_cannot_be_loaded_is_dropped(collection, monkeypatch):
     monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
     optimize, damaged = collection._optimize_copy, []
 
-    async def optimize_and_damage(target, segments):
-        await optimize(target, segments)
+    async def optimize_and_damage(target, *, with_graphs):
+        await optimize(target, with_graphs=with_graphs)
         damaged.extend(path.write_bytes(b"\xff" * 64) for path in target.rglob("*") if path.is_file())
 
     monkeypatch.setattr(collection, "_optimize_copy", optimize_and_damage)
