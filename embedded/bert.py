@@ -9,11 +9,13 @@ scales of tokens, 0.9952 and 0.990 with one scale.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -165,6 +167,23 @@ def _overflows() -> bool:
         return "vnni" not in Path("/proc/cpuinfo").read_text()
     except OSError:
         return True
+
+
+def inside(package: str, path: Path, sha256: str | None = None) -> Path:
+    """Return a file of an installed package. The package is not imported: its dependencies are not installed.
+
+    Args:
+        package: name of the package.
+        path: path inside of the package.
+        sha256: digest of the file; other weights would make other vectors.
+    """
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise SystemExit(f"The embedded embedding model is not installed: {package} is missing")
+    file = Path(spec.origin).parent / path
+    if sha256 is not None and hashlib.sha256(file.read_bytes()).hexdigest() != sha256:
+        raise SystemExit(f"The embedded embedding model is damaged or another version: reinstall {package} ({file})")
+    return file
 
 
 def graph(weights: Weights, *, integers: bool) -> bytes:

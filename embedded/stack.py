@@ -125,6 +125,7 @@ class Stack:
             case "llm":
                 return llama.child(self.data_dir / "llm", port, log, self._key_of_models)
             case "embedding":
+                embeddings.require_installed(self._embedding)
                 return embeddings.child(port, log, self._key_of_models, self._embedding)
 
     def _urls(self, ports: dict[str, int]) -> dict[str, Any]:
@@ -143,6 +144,7 @@ class Stack:
                     filled |= self._model("llm", llama.url(ports[engine]), llama.MODEL) | self._providers_embedding()
                 case "embedding":
                     filled |= self._model("embedding", embeddings.url(ports[engine]), self._embedding)
+                    filled |= _prefixes(self._configured, self._embedding)
                     # Other named embeddings keep their own servers.
                     filled["embeddings"] = self._other_embeddings(filled) | self._configured.named_embeddings()
         return filled
@@ -157,7 +159,8 @@ class Stack:
         if self._configured.embedding_model is None:
             return {}
         server = {"base_url": filled["embedding_base_url"], "api_key": filled["embedding_api_key"]}
-        return {name: Embedding(model=name, **server) for name in embeddings.NAMES if name != self._embedding}
+        others = [name for name in embeddings.installed() if name != self._embedding]
+        return {name: Embedding(model=name, **server, **_prefixes_of(name)) for name in others}
 
     @property
     def _key_of_models(self) -> Path:
@@ -185,6 +188,17 @@ class Stack:
             "embedding_base_url": OPENAI_URL,
             "embedding_api_key": settings.embedding_api_key or settings.llm_api_key,
         }
+
+
+def _prefixes_of(name: str) -> dict[str, str]:
+    query, passage = embeddings.PREFIXES.get(name, ("", ""))
+    return {"query_prefix": query, "passage_prefix": passage}
+
+
+def _prefixes(settings: Settings, name: str) -> dict[str, str]:
+    """Return the prefixes of an embedded model, as settings, unless they are set."""
+    prefixes = {f"embedding_{kind}": prefix for kind, prefix in _prefixes_of(name).items()}
+    return {setting: prefix for setting, prefix in prefixes.items() if setting not in settings.model_fields_set}
 
 
 def _absent(settings: Settings, engine: Engine) -> bool:

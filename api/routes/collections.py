@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -18,6 +18,7 @@ from shared.http.access.auth import Manager, Reader
 from shared.http.access.collection_cache import require_served
 from shared.http.bodies import PROMPT_BODY
 from shared.http.collection_options import require_embedding, require_sizes_fit
+from shared.http.language_notices import notices_of_languages
 from shared.http.openapi import problems, replies
 from shared.http.replies import JsonReply
 from shared.http.schemas.collections import CollectionChange, CollectionPage, CollectionView, ReindexReply
@@ -28,7 +29,6 @@ from shared.ingest.generate.prompts import cache_warning
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import MOST_CONFIRMED, Collections
 from shared.services.api import ApiServices
-from shared.settings import Embedding
 from shared.vectors.sizes import CachedCount, Sizes
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=StrictRoute)
@@ -36,7 +36,6 @@ router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=S
 _POINTS_SECONDS = 2.0
 _AT_ONCE = 8
 _OUTDATED = "Whether only documents are parsed that an older reader has read: see `outdated` of `GET /v1/status`"
-_ENGLISH_ONLY = ("all-minilm-l6", "all-minilm-l12", "all-mpnet", "bge-small-en", "bge-base-en", "bge-large-en")
 
 
 @router.get("", response_model=CollectionPage, responses=problems(400, 401, 422, 503))
@@ -145,35 +144,20 @@ async def _views(
     # They change with every document that is shown, finished or deleted.
     markers = [(changes.get(c.id), *sorted(documents[c.id].items())) for c in collections]
     points = await _points(collections, markers, services.ledger[Collections], sizes)
+    languages = await notices_of_languages(collections, services.embeddings, services.ledger[Collections])
     return [
         CollectionView.of(
             collection,
-            notice=" ".join(filter(None, _notices(collection, services.embeddings))) or None,
+            notice=" ".join(
+                filter(None, (languages.get(collection.id), cache_warning(collection.options.prompt or "")))
+            )
+            or None,
             documents={DocumentState(s): n for s, n in documents[collection.id].items()},
             points=None if count is None else count.number,
             points_age_seconds=None if count is None else round(count.age.total_seconds(), 3),
         )
         for collection, count in zip(collections, points, strict=True)
     ]
-
-
-def _notices(collection: Collection, embeddings: Mapping[str, Embedding]) -> Iterator[str | None]:
-    yield _notice_of_languages(collection, embeddings)
-    yield cache_warning(collection.options.prompt or "")
-
-
-def _notice_of_languages(collection: Collection, embeddings: Mapping[str, Embedding]) -> str | None:
-    """Return a warning if the model supports only English and no text is in English; else None."""
-    embedding = embeddings.get(collection.embedding_model)
-    if embedding is None or not embedding.model.startswith(_ENGLISH_ONLY):
-        return None
-    if not collection.languages or "en" in collection.languages:
-        return None
-    return (
-        f"The embedding model {embedding.model} supports only English, and the texts are in"
-        f" {', '.join(collection.languages)}: they are found only by their words. Change to a multilingual model with"
-        " `foreask migrate`."
-    )
 
 
 async def _points(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -134,11 +135,27 @@ def ingest(
     options = LoadOptions(collection, lane, load_key(collection, paths, chosen), wait, yes)
     console = console_of()
     with client_of(url, key) as client:
-        if corpus is not None:
-            _ingest_corpus(client, console, corpus, options)
-        else:
-            selection = files.select(paths, include=include or (), exclude=exclude or ())
-            _ingest_files(client, console, selection, options)
+        try:
+            if corpus is not None:
+                _ingest_corpus(client, console, corpus, options)
+            else:
+                selection = files.select(paths, include=include or (), exclude=exclude or ())
+                _ingest_files(client, console, selection, options)
+        finally:
+            _print_notice(client, console, collection)
+
+
+def _print_notice(client: CliClient, console: Console, collection: str) -> None:
+    """Print the notice of a collection, such as that its embedding model does not know the language of its texts."""
+    from foreask_client.requests import collection_path, get
+
+    from cli import output
+    from shared.domain.errors import ForeaskError
+
+    with suppress(ForeaskError):  # without a server or a permission there is nothing to add
+        shown = client.send(get(collection_path(collection), dict[str, Any]))
+        if shown["notice"]:
+            output.say(console, f"! {shown['notice']}")
 
 
 def load_key(collection: str, paths: Sequence[str], options: Mapping[str, object]) -> str:

@@ -2,12 +2,23 @@
 
 from shared.settings.api_keys import ApiKey, is_tenant
 from shared.settings.embeddings import Embedding
-from shared.settings.settings import EMBEDDED_LLM, OPENAI_URL, EffectiveSetting, Settings, load, require
+from shared.settings.settings import (
+    EMBEDDED_EMBEDDING,
+    EMBEDDED_LLM,
+    EMBEDDED_MULTILINGUAL,
+    OPENAI_URL,
+    EffectiveSetting,
+    Settings,
+    load,
+    require,
+)
 from shared.settings.tenant_limits import TenantLimits
 from shared.settings.tuning import Tuning
 
 __all__ = [
+    "EMBEDDED_EMBEDDING",
     "EMBEDDED_LLM",
+    "EMBEDDED_MULTILINGUAL",
     "OPENAI_URL",
     "ApiKey",
     "EffectiveSetting",

@@ -59,6 +59,8 @@ OPENAI_URL = "https://api.openai.com/v1"
 # rewriting: it rewrites "Does orjson support PyPy?" as "You can use it to test the moon on your computer.", in 4 to 40
 # seconds.
 EMBEDDED_LLM = "smollm2-135m"
+EMBEDDED_EMBEDDING = "all-minilm-l6-v2-w8a8"  # W8A8: weights and activations in 8 bits
+EMBEDDED_MULTILINGUAL = "multilingual-e5-small-w8a8"
 T = TypeVar("T", str, SecretStr)
 
 

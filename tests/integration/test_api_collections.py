@@ -7,6 +7,7 @@ from shared.domain.errors import Unavailable
 from shared.http.schemas.collections import CollectionView
 from shared.ledger.model.collections import Collections
 from tests.support.api import calling, ready, work
+from tests.support.planted import guards
 
 
 async def put(client, name, **options):
@@ -94,21 +95,40 @@ async def test_point_count_is_never_below_confirmed_points(services, settings, o
         assert await services.ledger[Collections].confirmed_points(collection.id) == 0
 
 
+GERMAN = "Alle haben dreißig Tage Urlaub im Jahr und zahlen nichts dafür, auch im Jahr {}."
+ENGLISH = "Everybody who works here has thirty days of leave in the year {}, and nobody has to pay for them."
+
+
+@guards(
+    "shared/http/language_notices.py",
+    "if share >= _SHARE else None",
+    "",
+    means="A few foreign texts are a reason to change the embedding model.",
+)
+@guards(
+    "shared/http/language_notices.py",
+    'bool(set(collection.languages) - {"en"})',
+    '"en" not in collection.languages',
+    means="Foreign texts next to one English text are no reason to change the embedding model.",
+)
 async def test_english_only_model_warns_about_other_languages(client, services, monkeypatch):
-    texts = {
-        "de": "Alle haben dreißig Tage Urlaub im Jahr und zahlen nichts dafür.",
-        "en": "Everybody who works here has thirty days of leave in a year, and nobody has to pay for them.",
-    }
-    for name, text in texts.items():
-        await client.post("/v1/documents", json={"text": text, "collection": name, "questions": []})
+    texts = {"german": [GERMAN] * 4 + [ENGLISH], "english": [ENGLISH] * 6 + [GERMAN]}
+    for name, each in texts.items():
+        for number, text in enumerate(each):
+            body = {"text": text.format(2020 + number), "collection": name, "questions": []}
+            await client.post("/v1/documents", json=body)
     await work(services, "parse", "index")
     before = {each: (await client.get(f"/v1/collections/{each}")).json() for each in texts}
-    monkeypatch.setattr("api.routes.collections._ENGLISH_ONLY", ("scripted-",))
+    monkeypatch.setattr("shared.http.language_notices._ENGLISH_ONLY", ("scripted-",))
     after = {each: (await client.get(f"/v1/collections/{each}")).json() for each in texts}
 
-    assert {each: view["languages"] for each, view in after.items()} == {"de": ["de"], "en": ["en"]}
-    assert [view["notice"] for view in (*before.values(), after["en"])] == [None] * 3
-    assert after["de"]["notice"].startswith("The embedding model scripted-embedding supports only English")
+    assert {each: view["languages"] for each, view in after.items()} == {each: ["de", "en"] for each in texts}
+    assert [view["notice"] for view in (*before.values(), after["english"])] == [None] * 3
+    assert after["german"]["notice"] == (
+        "The embedding model scripted-embedding knows only English, but 80% of the texts are in other languages"
+        " (German): they are found by their words, hardly by their meaning. To change to a multilingual model, name"
+        " it in FOREASK_EMBEDDINGS, and run: foreask migrate german --embedding NAME"
+    )
 
 
 async def test_point_count_is_null_during_qdrant_outage(client, library, monkeypatch):

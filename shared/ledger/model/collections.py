@@ -129,6 +129,13 @@ class Collections:
                 counts[UUID(collection_id)][state] = count
         return counts
 
+    async def languages_of_texts(self, collection_ids: Sequence[UUID]) -> Mapping[UUID, Mapping[str, int]]:
+        """Return the number of texts in each language, among at most 300 texts of each collection."""
+        counts: dict[UUID, dict[str, int]] = {i: {} for i in collection_ids}
+        for row in await self._database.rows(SQL.languages_of_texts, {"ids": list(collection_ids)}):
+            counts[row["collection_id"]][row["language"]] = row["texts"]
+        return counts
+
     async def last_changes(self, tenant: str) -> Mapping[UUID, datetime]:
         """Return the time of each collection's last document change; collections without recent changes are missing."""
         rows = await self._database.rows(SQL.last_changes, {"tenant": tenant, "limit": _MOST_CHANGES})

@@ -76,3 +76,16 @@ SELECT coalesce(sum(c.points), 0)::bigint AS points FROM (
     WHERE d.collection_id = :collection AND {exists:d} AND c.points_token IS NOT NULL
       AND c.state IN ({ChunkState.GENERATING}, {ChunkState.GENERATED}, {ChunkState.INDEXED})
     LIMIT :limit) c
+
+-- name: languages_of_texts
+-- Count the languages of some texts of collections: of the first texts of any hundred documents each.
+SELECT d.collection_id, t.content ->> 'language' AS language, count(*) AS texts
+FROM unnest(CAST(:ids AS uuid[])) AS c (id)
+CROSS JOIN LATERAL (
+    SELECT id, collection_id, live_version FROM documents
+    WHERE collection_id = c.id AND live_version IS NOT NULL AND {exists} LIMIT 100) d
+CROSS JOIN LATERAL (
+    SELECT id, version FROM chunks WHERE document_id = d.id AND version = d.live_version ORDER BY ordinal LIMIT 3) k
+JOIN chunk_contents t ON t.chunk_id = k.id AND t.version = k.version
+WHERE t.content ->> 'language' IS NOT NULL
+GROUP BY d.collection_id, language

@@ -298,7 +298,7 @@ CREATE UNIQUE INDEX uq_chunks_leased_key ON chunks (content_key) WHERE state = '
 CREATE TABLE chunk_contents (
     chunk_id uuid NOT NULL,
     version integer NOT NULL,
-    content jsonb NOT NULL,  -- a ChunkContent; no statement reads parts of it
+    content jsonb NOT NULL,  -- a ChunkContent, read as a whole, except for its language in samples
     picture bytea,  -- a JPEG file that a model is to describe; null after its description, and in chunks of text
     ready_questions text[],
     content_key bytea NOT NULL,  -- the chunk's content key: completions with it are in use
