@@ -1,10 +1,10 @@
-"""The budget of a chunk and of a query: CPU by process and group of functions, and PostgreSQL's work.
+"""The budget of a chunk, an idle second and a query: CPU by process and group of functions, and PostgreSQL's work.
 
-`python -m bench budget [--documents N] [--queries N] [--in-flight N] [--points N] [--json FILE]`: the chunks of `bench
-ingest` with a model that takes 0.5 s, then the queries of `bench retrieval` from one client. The kernel counts the time
-of each thread, and py-spy's samples divide it among the groups of `bench/groups.py`. py-spy needs the right to trace
-other processes: see `bench profile`, which lists single functions. It costs the processes themselves little, but it
-uses the cores that they need, so this benchmark prints no wall clock.
+`python -m bench budget [--documents N] [--idle SECONDS] [--queries N] [--points N] [--json FILE]`: the chunks of `bench
+ingest` with a model that takes 0.5 s, some seconds without work, and the queries of `bench retrieval` from one client.
+The kernel counts the time of each thread, and py-spy's samples divide it among the groups of `bench/groups.py`. py-spy
+needs the right to trace other processes: see `bench profile`, which lists single functions. It costs the processes
+themselves little, but it uses the cores that they need, so this benchmark prints no wall clock.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=400, help="of five chunks; %(default)s by default")
     parser.add_argument("--in-flight", type=int, default=64, help="calls of the model; %(default)s by default")
+    parser.add_argument("--idle", type=int, default=30, help="seconds without work; %(default)s by default")
     parser.add_argument("--queries", type=int, default=500, help="%(default)s by default")
     parser.add_argument("--points", type=int, default=20_000, help="that are searched; %(default)s by default")
     parser.add_argument("--py-spy", default=str(Path(sys.executable).with_name("py-spy")), help="path of py-spy")
@@ -85,6 +86,13 @@ def chunks(deployment: Deployment, options: argparse.Namespace) -> None:
         return sum(document["chunks"]["indexed"] for document in settled)
 
     measure(deployment, "chunk", act, options)
+    time.sleep(_CALM_SECONDS)
+    measure(deployment, "idle second", lambda: _sleep(options.idle), options)
+
+
+def _sleep(seconds: int) -> int:
+    time.sleep(seconds)
+    return seconds
 
 
 def queries(deployment: Deployment, options: argparse.Namespace) -> None:

@@ -1,11 +1,12 @@
-"""The effect on one tenant of another that sends 20 times its limit: `python -m bench.tenants [--seconds N]`.
+"""The effect on one tenant of another that sends 20 times its limit.
+
+`python -m bench tenants [--seconds N] [--runs N]`.
 
 All processes of a deployment run, with a scripted model without latency. A quiet tenant uploads and queries at a steady
 rate, first without other tenants and then concurrently with a loud tenant (`bench.loud_tenant`) that has limits. Prints
 the quiet tenant's latencies in both cases, also by part of a query, the loud tenant's replies, and the usage of each
-process. The clients of
-both run on the machine that is measured. A request's time is measured from the moment at which it was due, so that a
-delayed client skips no measurement.
+process. The clients of both run on the machine that is measured. A request's time is measured from the moment at which
+it was due, so that a delayed client skips no measurement.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import psutil
 from bench import texts
 from bench.loud_tenant import TIMES
 from bench.retrieval import parts
+from bench.runs import Numbers, add_options, repeat
 from shared.settings import ApiKey, TenantLimits
 from tests.support.deployment import ROOT, Deployment, ScriptedProvider, execute
 
@@ -119,9 +121,16 @@ class Quiet:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=SECONDS)
-    seconds = parser.parse_args().seconds
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of each of both cases; %(default)s by default")
+    add_options(parser)
+    options = parser.parse_args()
+    title = f"Queries and uploads of a quiet tenant for {options.seconds:g} s, alone and with a loud one"
+    repeat(title, partial(run, options.seconds), options)
+
+
+def run(seconds: float) -> Numbers:
+    """Measure in a new deployment, because the loud tenant leaves a backlog."""
     provider = ScriptedProvider()
     keys = tuple(ApiKey.parse(f"{tenant}:{key}") for tenant, key in _KEYS.items())
     settings = provider.settings(api_keys=keys, tenant_limits={"loud": _LIMITS})
@@ -134,12 +143,12 @@ def main() -> None:
             deployment.wait_for_workers()
             deployment.ingest(texts.documents(_DOCUMENTS, _SECTIONS))
             deployment.wait_until_settled(_DOCUMENTS)
-            measure(deployment, provider, seconds)
+            return measure(deployment, provider, seconds)
     finally:
         provider.close()
 
 
-def measure(deployment: Deployment, provider: ScriptedProvider, seconds: float) -> None:
+def measure(deployment: Deployment, provider: ScriptedProvider, seconds: float) -> Numbers:
     url = str(deployment.client.base_url)
     alone, together = Quiet(url), Quiet(url)
     print_use(deployment, provider, lambda: asyncio.run(alone.run(seconds, "alone")), "alone")
@@ -148,8 +157,8 @@ def measure(deployment: Deployment, provider: ScriptedProvider, seconds: float) 
     with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, cwd=ROOT) as loud:
         print_use(deployment, provider, lambda: asyncio.run(together.run(seconds, "together")), "with the loud tenant")
         result = orjson.loads(loud.communicate()[0])
-    print_waits(alone, together)
     print_replies(result)
+    return print_waits(alone, together)
 
 
 def print_use(deployment: Deployment, provider: ScriptedProvider, act: Callable[[], None], name: str) -> None:
@@ -173,7 +182,9 @@ def _used(deployment: Deployment, provider: ScriptedProvider) -> dict[str, float
     }
 
 
-def print_waits(alone: Quiet, together: Quiet) -> None:
+def print_waits(alone: Quiet, together: Quiet) -> Numbers:
+    """Print the parts of the quiet tenant's queries; return its latencies in both cases."""
+    numbers = Numbers()
     for name in ("queries", "uploads", "found after"):
         before, meanwhile = alone.milliseconds.get(name, []), together.milliseconds.get(name, [])
         if min(len(before), len(meanwhile)) < 2:
@@ -181,15 +192,15 @@ def print_waits(alone: Quiet, together: Quiet) -> None:
             continue
         for percent in (50, 95):
             first, second = _percentile(before, percent), _percentile(meanwhile, percent)
-            print(
-                f"{name:<12} p{percent}  {first:8.1f} ms alone  {second:8.1f} ms together  times {second / first:5.2f}"
-            )
+            numbers |= {f"{name} p{percent}, ms alone": first, f"{name} p{percent}, ms together": second}
+            numbers[f"{name} p{percent}, together / alone"] = second / first
     for name, quiet in (("alone", alone), ("together", together)):
         for part in quiet.parts[0] if quiet.parts else ():
             values = [one[part] for one in quiet.parts]
             middle, late = _percentile(values, 50), _percentile(values, 95)
             print(f"  a query {name}: {part:<16} p50 {middle:8.1f} ms   p95 {late:8.1f} ms")
         print(f"  answers {name}: {_listed(quiet.statuses)}")
+    return numbers
 
 
 def print_replies(result: Mapping[str, Any]) -> None:
