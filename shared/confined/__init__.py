@@ -1,7 +1,8 @@
 """Confined processes, in which all untrusted contents are read: files, pages, robots.txt, sitemaps, repositories, rows.
 
 A process has no secrets, no network, no database and no files: it receives requests and open descriptors, and sends
-messages. The kernel limits its processor time and memory, and its parent, a worker, limits its time and kills it. See
+messages. The kernel limits its processor time and memory, and its parent limits its time and kills it. The parent is a
+worker, or the API, which has the contents of large JSON bodies separated from their fields. See
 `docs/explanation/security.md`.
 
 Files are parsed by `shared.ingest.parse.isolation.sandbox`. Contents of sources are read by readers

@@ -84,6 +84,15 @@ async def read_json(request: Request, model: type[M], limit: MaxBytes) -> M:
     if media_type(request) != "application/json":
         raise UnsupportedMedia("Send JSON, with `Content-Type: application/json`.")
     body = b"".join([piece async for piece in read_pieces(request, *limit.resolve(body_of(request).settings))])
+    return await decode_as(model, body)
+
+
+async def decode_as(model: type[M], body: bytes) -> M:
+    """Decode a JSON body, a large one in a thread.
+
+    Raises:
+        MalformedRequest, TooLarge, InvalidInput: as `read_json`.
+    """
     return await decode_beside(len(body), partial(_decode, model, body))
 
 
