@@ -41,7 +41,7 @@ from shared.ledger.work.parsing import ParseWork, is_large
 from shared.process.clock import elapsed_seconds
 from shared.process.telemetry.metrics import PARSE_SECONDS, timed
 from shared.storage.fetching import fetched_or_read
-from shared.storage.references import Originals
+from shared.storage.references import Originals, is_reference
 from shared.storage.uploads import Uploads, size_of_part
 
 _SLOW_SECONDS = 2.0  # after which other workers may parse the next documents sooner, even small ones
@@ -253,7 +253,7 @@ class ParseStage(Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAtte
 
 
 def _is_small(document: DocumentToParse) -> bool:
-    size = size_of_part(document.upload)
+    size = None if is_reference(document.upload) else size_of_part(document.upload)
     return size is not None and size <= SMALL_BYTES
 
 
