@@ -1,10 +1,10 @@
-"""The budget of a chunk, an idle second and a query: CPU by process and group of functions, and PostgreSQL's work.
+"""The budget of an idle second, a chunk and a query: CPU by process and group of functions, and PostgreSQL's work.
 
-`python -m bench budget [--documents N] [--idle SECONDS] [--queries N] [--points N] [--json FILE]`: the chunks of `bench
-ingest` with a model that takes 0.5 s, some seconds without work, and the queries of `bench retrieval` from one client.
-The kernel counts the time of each thread, and py-spy's samples divide it among the groups of `bench/groups.py`. py-spy
-needs the right to trace other processes: see `bench profile`, which lists single functions. It costs the processes
-themselves little, but it uses the cores that they need, so this benchmark prints no wall clock.
+`python -m bench budget [--documents N] [--idle SECONDS] [--queries N] [--points N] [--json FILE]`: some seconds
+without work, the chunks of `bench ingest` with a model that takes 0.5 s, and the queries of `bench retrieval` from one
+client. The kernel counts the time of each thread, and py-spy's samples divide it among the groups of `bench/groups.py`.
+py-spy needs the right to trace other processes: see `bench profile`, which lists single functions. It costs the
+processes themselves little, but it uses the cores that they need, so this benchmark prints no wall clock.
 """
 
 from __future__ import annotations
@@ -75,6 +75,8 @@ def main() -> None:
 
 def chunks(deployment: Deployment, options: argparse.Namespace) -> None:
     deployment.wait_for_workers()
+    time.sleep(_CALM_SECONDS)
+    measure(deployment, "second idle", lambda: _sleep(options.idle), options)  # a calibration follows later loads
     deployment.ingest(texts.documents(_WARM_DOCUMENTS, name="note"), "warm")
     deployment.wait_until_settled(_WARM_DOCUMENTS, "warm", timeout=_TIMEOUT_SECONDS)
     time.sleep(_CALM_SECONDS)
@@ -86,8 +88,6 @@ def chunks(deployment: Deployment, options: argparse.Namespace) -> None:
         return sum(document["chunks"]["indexed"] for document in settled)
 
     measure(deployment, "chunk", act, options)
-    time.sleep(_CALM_SECONDS)
-    measure(deployment, "idle second", lambda: _sleep(options.idle), options)
 
 
 def _sleep(seconds: int) -> int:
