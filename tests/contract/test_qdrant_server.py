@@ -676,6 +676,7 @@ async def test_restart_before_graphs_is_grey(collection, monkeypatch):
         monkeypatch.setattr(collection_module, "CALM_SECONDS", 0.5)
         again.nudge()
         await maintained(again, lambda: has_segments(again, 2))
+        await maintained(again, lambda: again._optimization is None)
         assert (await again.info())["status"] == "green"
     finally:
         await again.close()
