@@ -9,7 +9,7 @@ none of which the API has cached.
 
 Prints the median and the 95th percentile of the client's latency and of its parts (embedding, Qdrant's two requests,
 the rest of the API, HTTP with the client), and the processor's milliseconds by process, with its children. First
-directly after the load, while Qdrant builds the last graphs, then after they are built.
+directly after the load, before Qdrant has built graphs, then after they are built.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def _measure_all(deployment: Deployment, options: argparse.Namespace) -> None:
     name = asyncio.run(fill(deployment, options.points // (QUESTIONS + 1), vectors))
     loaded = time.perf_counter()
     print(f"{title} written in {loaded - started:.0f} s", flush=True)
-    first = argparse.Namespace(runs=1, json=options.json)  # the graphs of the last points are still built
+    first = argparse.Namespace(runs=1, json=options.json)  # graphs are built after a calm
     repeat(
         f"{title}, before the graphs are built, 1 client", partial(measure, deployment, 1, FIRST_REQUESTS, asked), first
     )
