@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import foreask_client
 import httpx
 from foreask_client import ApiError, BatchLine
+from foreask_client.models import Lane
 from foreask_client.requests import Events, Request, Stream
 from foreask_client.transport import is_transient
 
@@ -61,7 +62,7 @@ class CliClient(foreask_client.Client):
         documents: Sequence[Mapping[str, Any] | bytes],
         *,
         collection: str = "default",
-        lane: Literal["bulk", "batch"] | None = None,
+        lane: Lane | None = None,
         job: str | None = None,
     ) -> list[BatchLine]:
         """Upload documents and return the result of each, in order.

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import mimetypes
 import time
+from base64 import b64encode
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from math import ceil
 from pathlib import Path
 from typing import Literal, Self
 
 from foreask_client import Document, Job
-from foreask_client.models import Lane
+from foreask_client.models import Json, Lane
 
 from cli import losses
-from cli.client import CliClient
+from cli.client import CliClient, problem_of
 from cli.meter import IngestCounts
 from shared.domain.errors import ForeaskError, Transient
 
 UPLOADS_AT_ONCE = 8
+_SMALL_BYTES = 64 << 10
+_GROUP_BYTES, _GROUP_FILES = 1 << 20, 100
 _FINAL = frozenset({"ready", "degraded", "failed"})
 SEARCHABLE = frozenset({"searchable", "ready", "degraded"})
 _ENDS = {"ready": _FINAL, "searchable": _FINAL | SEARCHABLE}
@@ -141,26 +146,77 @@ def upload(
     *,
     job: str | None = None,
 ) -> Iterator[str]:
-    """Upload the files, several at once, and yield each external id when the server has stored or rejected it."""
+    """Upload the files, several at once, and yield each external id when the server has stored or rejected it.
+
+    Small files share requests, because a request for each costs ten times as much.
+    """
     pool = ThreadPoolExecutor(UPLOADS_AT_ONCE)
 
     def upload_one(name: str) -> Document:
         return client.upload(files[name], collection=collection, external_id=name, lane=lane, job=job)
 
+    def upload_together(names: Sequence[str]) -> Mapping[str, Document | str]:
+        if len(names) == 1:
+            return {names[0]: _outcome(partial(upload_one, names[0]))}
+        try:
+            lines = [_line(name, files[name]) for name in names]
+            results = client.upload_batch(lines, collection=collection, lane=lane or "interactive", job=job)
+        except (ForeaskError, OSError):  # of one file, or an older server: each file reports its own reason
+            return {name: _outcome(partial(upload_one, name)) for name in names}
+        return {name: line.document or problem_of(line) for name, line in zip(names, results, strict=True)}
+
     try:
-        running = {pool.submit(upload_one, name): name for name in files}
+        running = [pool.submit(upload_together, names) for names in _groups(files)]
         for future in as_completed(running):
-            name = running[future]
-            try:
-                document = future.result()
-            except (ForeaskError, OSError) as error:
-                batch.rejected[name] = error.message if isinstance(error, ForeaskError) else _reason(error)
-            else:
-                batch.replaced += document.version > 1 and document.version != document.live_version
-                batch.record(document.id, DocumentProgress.of(document))
-            yield name
+            for name, outcome in future.result().items():
+                if isinstance(outcome, str):
+                    batch.rejected[name] = outcome
+                else:
+                    batch.replaced += outcome.version > 1 and outcome.version != outcome.live_version
+                    batch.record(outcome.id, DocumentProgress.of(outcome))
+                yield name
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _groups(files: Mapping[str, Path]) -> Iterator[list[str]]:
+    """Yield the names of files that are uploaded together; a large file is uploaded alone."""
+    group, size_bytes = list[str](), 0
+    for name, path in files.items():
+        try:
+            size = path.stat().st_size
+        except OSError:  # its upload reports it
+            size = _GROUP_BYTES
+        if size > _SMALL_BYTES:
+            yield [name]
+            continue
+        group.append(name)
+        size_bytes += size
+        if len(group) == _GROUP_FILES or size_bytes > _GROUP_BYTES:
+            yield group
+            group, size_bytes = [], 0
+    if group:
+        yield group
+
+
+def _line(name: str, path: Path) -> Json:
+    """Return a file as a line of a batch, with the media type that an upload of its own declares."""
+    return {
+        "external_id": name,
+        "filename": path.name,
+        "media_type": mimetypes.guess_type(path.name)[0] or "application/octet-stream",
+        "content_base64": b64encode(path.read_bytes()).decode(),
+    }
+
+
+def _outcome(upload: Callable[[], Document]) -> Document | str:
+    """Upload a file; return its document, or the reason of its rejection."""
+    try:
+        return upload()
+    except ForeaskError as error:
+        return error.message
+    except OSError as error:
+        return _reason(error)
 
 
 def follow(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request
@@ -25,7 +25,7 @@ from api.schemas.documents import (
     ExternalId,
 )
 from api.submission import batch, submission
-from api.submission.lanes import lane_of
+from api.submission.lanes import LaneName, lane_of
 from shared.domain.corpus.documents import Document
 from shared.domain.errors import Transient
 from shared.domain.states import DocumentState
@@ -49,7 +49,9 @@ _STATES = "^({0})(,({0}))*$".format("|".join(states.EXISTING_DOCUMENTS))
 _OUTDATED = "Only documents that an older reader has read and that are not in progress"
 _SEVERAL = "One or more states, separated by commas"
 _WORDS = "Prefixes of words in the title, the filename or the external id; case is ignored"
-_LANES_OF_LINES = "`batch`: the questions are generated within a day through the model's batch API"
+_LANES_OF_LINES = (
+    "`interactive` precedes `bulk`; `batch`: the questions are generated within a day through the model's batch API"
+)
 _SORTS = "`updated`: latest change first; `name`: by external id; `state`: failed, then in progress, then finished"
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"], route_class=StrictRoute)
@@ -114,7 +116,7 @@ async def submit_batch(
     collection_cache: CollectionCacheDep,
     quotas: QuotasDep,
     collection: Annotated[CollectionName, Query()] = "default",
-    lane: Annotated[Literal["bulk", "batch"], Query(description=_LANES_OF_LINES)] = "bulk",
+    lane: Annotated[LaneName, Query(description=_LANES_OF_LINES)] = "bulk",
     job: Annotated[UUID | None, Query(description="Id of an open load: see POST /v1/jobs")] = None,
 ) -> Response:
     """Upload many small documents of one collection: one JSON object per line.

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from cli import corpus_ingestion, main
+from cli import corpus_ingestion, ingestion, main
 from cli.client import CliClient
 from cli.corpus import corpus_in
 from cli.corpus_ingestion import CorpusLoad, follow, upload_rows
@@ -17,6 +17,7 @@ from shared.domain.errors import Unavailable
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import DocumentFilter
 from shared.ledger.jobs.jobs import Jobs
+from shared.ledger.postgres.statements import Statement
 from tests.support.api import serving, work
 from tests.support.planted import guards
 
@@ -230,7 +231,7 @@ async def test_commands_pause_resume_and_cancel_a_job(server, services, provider
 )
 @guards(
     "cli/ingestion.py",
-    "batch.replaced += document.version > 1 and",
+    "batch.replaced += outcome.version > 1 and",
     "batch.replaced += False and",
     means="a file replaces another one of its name without a word",
 )
@@ -259,3 +260,48 @@ async def test_folder_with_odd_files_is_uploaded(server, services, provider, tmp
     assert second.output.splitlines()[-1] == (
         "1 files: 1 queued; 1 replaced the content of a document with the same name"
     )
+
+
+@guards(
+    "cli/ingestion.py",
+    "if size > _SMALL_BYTES:",
+    "if True:",
+    means="each small file of a folder costs a request",
+)
+@guards(
+    "cli/ingestion.py",
+    "return {name: _outcome(partial(upload_one, name)) for name in names}",
+    "return dict.fromkeys(names, 'It cannot be read.')",
+    means="a file that cannot be read stops the files that are sent with it",
+)
+async def test_small_files_share_upload_requests(server, services, tmp_path, monkeypatch):
+    paths, send = [], CliClient.send
+
+    def sent(client, request):
+        paths.append(request.path)
+        return send(client, request)
+
+    monkeypatch.setattr(CliClient, "send", sent)
+    files = {f"{number:03}.md": tmp_path / f"{number:03}.md" for number in range(220)}
+    for name, path in files.items():
+        path.write_text(f"The harbour {name} opens at seven.")
+    files["000.md"].write_text("The harbour is large. " * 4_000)
+    files["001.md"].write_bytes(b"")
+    files["218.md"] = tmp_path  # a folder cannot be read
+    files["219.md"].unlink()
+    batch = ingestion.UploadBatch(len(files))
+
+    names = await asyncio.to_thread(lambda: list(ingestion.upload(server, files, "default", None, batch)))
+
+    assert sorted(names) == sorted(files)
+    assert sorted(batch.rejected) == ["001.md", "218.md", "219.md"]
+    assert batch.rejected["218.md"] == "It cannot be read: Is a directory."
+    assert batch.rejected["219.md"] == "It cannot be read: No such file or directory."
+    assert (paths.count("/v1/documents:batch"), paths.count("/v1/documents")) == (2, 1 + 19)
+    found = await services.ledger[Documents].page("default", limit=1_000)
+    assert {document.external_id for document in found} == files.keys() - batch.rejected.keys()
+    async with services.database.begin() as connection:
+        stored = (
+            "SELECT DISTINCT d.lane, v.media_type FROM documents d JOIN document_versions v ON v.document_id = d.id"
+        )
+        assert [tuple(row) for row in await connection.execute(Statement(stored))] == [(0, "text/markdown")]

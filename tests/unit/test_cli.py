@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 import typer
-from foreask_client import DeadLetter, Document, Event
+from foreask_client import BatchLine, DeadLetter, Document, Event
 from foreask_client.models import DeadReason
 from rich.console import Console
 
@@ -225,6 +225,10 @@ class DemoServer:
     def upload(self, path, *, collection, external_id, lane, job):
         state = "queued" if len(self.states) > 1 else self.states[0]
         return Document(**replies.document(id=external_id, external_id=external_id, state=state))
+
+    def upload_batch(self, lines, **options):
+        documents = [self.upload(line["filename"], external_id=line["external_id"], **options) for line in lines]
+        return [BatchLine(line=n, status=202, document=document) for n, document in enumerate(documents, 1)]
 
     def documents(self, ids):
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]

@@ -12,7 +12,7 @@ from typing import Any, Literal, Unpack
 import httpx
 
 from foreask_client.errors import ApiError
-from foreask_client.models import BatchLine, Chunk, ChunkInContext, Document, Json, UploadOffer, Version
+from foreask_client.models import BatchLine, Chunk, ChunkInContext, Document, Json, Lane, UploadOffer, Version
 from foreask_client.requests import (
     Events,
     Pages,
@@ -118,7 +118,7 @@ class DocumentsApi(Connection):
         documents: Sequence[Mapping[str, Any] | bytes],
         *,
         collection: str = "default",
-        lane: Literal["bulk", "batch"] | None = None,
+        lane: Lane | None = None,
         job: str | None = None,
     ) -> list[BatchLine]:
         """Upload up to 10,000 small documents and return the result of each, in order.
@@ -129,7 +129,8 @@ class DocumentsApi(Connection):
         Args:
             documents: objects with `text` or `content_base64` and the other fields of a batch line, or their JSON.
             collection: name of the collection; the first upload creates it.
-            lane: `bulk` (default), or `batch`: the questions are generated within a day through the model's batch API.
+            lane: `bulk` (default), `interactive`, which precedes it, or `batch`: the questions are generated within a
+                day through the model's batch API.
             job: id of an open load that the documents belong to.
         """
         lines = [d if isinstance(d, bytes) else json.dumps(d).encode() for d in documents]
