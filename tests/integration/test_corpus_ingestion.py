@@ -175,14 +175,15 @@ async def test_ingest_shows_money_and_ends_with_totals(services, settings, provi
                 await asyncio.sleep(0.02)
             assert ingesting.result().exit_code == 0, ingesting.result().output
             (job, *_) = (await client.get("/v1/jobs")).json()["items"]
-            return ingesting.result().output.splitlines()[-1], f"{job['cost']:,.4f}"
+            # The server writes to the same output, and may log the last request later.
+            return ingesting.result().output.splitlines(), f"{job['cost']:,.4f}"
 
         files, cost_of_files = await ingested_by_command("*.md")
         corpus, cost_of_corpus = await ingested_by_command("corpus.jsonl")
 
     assert float(cost_of_files) > 0
-    assert files == f"2 files: 2 ready; the calls cost {cost_of_files}"
-    assert corpus == f"3 rows: 3 new, 0 unchanged; 3 ready; the calls cost {cost_of_corpus}"
+    assert f"2 files: 2 ready; the calls cost {cost_of_files}" in files
+    assert f"3 rows: 3 new, 0 unchanged; 3 ready; the calls cost {cost_of_corpus}" in corpus
 
 
 async def test_ingest_opens_a_job_and_continues_it(server, services, provider, tmp_path):
@@ -257,9 +258,9 @@ async def test_folder_with_odd_files_is_uploaded(server, services, provider, tmp
     assert first.exit_code == 3, first.output
     assert "25 files: 22 queued, 3 not uploaded" in first.output
     assert [line for line in first.output.splitlines() if "not uploaded" in line and "pipe.md" in line]
-    assert second.output.splitlines()[-1] == (
-        "1 files: 1 queued; 1 replaced the content of a document with the same name"
-    )
+    # The server writes to the same output, and may log the last request later.
+    replaced = "1 files: 1 queued; 1 replaced the content of a document with the same name"
+    assert replaced in second.output.splitlines()
 
 
 @guards(
