@@ -26,7 +26,7 @@ _GROUPS = [
         ("server", r"uvicorn/|starlette/|fastapi/|pydantic|shared/http/|api/|embedded/asgi"),
         (
             "HTTP client",
-            r"aiohttp/|httpx/|httpcore/|openai/|yarl/|multidict/|shared/providers/|shared/vectors/transport",
+            r"shared/process/network/|aiohttp/|httpx/|httpcore/|openai/|yarl/|multidict/|shared/providers/|shared/vectors/transport",
         ),
         ("points and vectors", r"shared/vectors/|shared/ingest/index/"),
         ("retrieval", r"shared/query/"),
