@@ -4,6 +4,7 @@ import asyncio
 import gc
 from uuid import UUID
 
+import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
@@ -59,7 +60,7 @@ async def search(cluster):
 
 async def write(cluster, number, count=1):
     points = [
-        Point(str(UUID(int=n)), {"dense": [0.1, 0.2, n]}, {"version": 1, "token": 1})
+        Point(str(UUID(int=n)), {"dense": np.array([0.1, 0.2, n], dtype=np.float32)}, {"version": 1, "token": 1})
         for n in range(number, number + count)
     ]
     await cluster.upsert(NAME, points)
@@ -79,7 +80,7 @@ async def test_node_failure_loses_no_query_and_no_write(cluster, nodes, mode):
             assert await search(cluster) == [[]]
 
     loads = [asyncio.create_task(load(worker)) for worker in range(8)]
-    while first.accepted < 8:
+    while not first.accepted:
         await asyncio.sleep(0)
     with capture_logs() as logs:
         first.change(Fault(mode=mode))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
+import numpy as np
 import pytest
 from qdrant_client import models
 from structlog.contextvars import merge_contextvars
@@ -251,8 +252,13 @@ async def test_rejected_write_waits_for_its_other_requests(services, monkeypatch
 
     await create_collection(services, "many")
     monkeypatch.setattr(requests, "send", slower)
-    points = [Point(str(UUID(int=n)), {"dense": [0.1] * 3}, {"version": 1, "token": 1}) for n in range(128)]
-    others = [Point(str(UUID(int=n)), {"dense": [0.2] * 3}, {"version": 1, "token": 1}) for n in range(128, 136)]
+    points = [
+        Point(str(UUID(int=n)), {"dense": np.full(3, 0.1, np.float32)}, {"version": 1, "token": 1}) for n in range(128)
+    ]
+    others = [
+        Point(str(UUID(int=n)), {"dense": np.full(3, 0.2, np.float32)}, {"version": 1, "token": 1})
+        for n in range(128, 136)
+    ]
 
     with pytest.raises(Unavailable):
         await index.upsert("many", [*points, *others])
