@@ -51,6 +51,8 @@ async def forget(services: AllServices) -> None:
     """Delete the broker's keys, and reset the state that services keep about providers and engines."""
     await services.wakeups._redis.flushdb()  # a client of its own would read the metadata of a package first
     limiters = (services.limiters.llm, *services.limiters.embeddings.values())
+    for limiter in limiters:
+        limiter._client._kept.return_all()
     assert all(await asyncio.gather(*(limiter._client.refresh(timeout_seconds=5) for limiter in limiters)))
     for limiter in limiters:
         limiter._judge.__init__(limiter.limits.component, limiter._ask, limiter._now)  # type: ignore[misc]  # results of its neutral calls
