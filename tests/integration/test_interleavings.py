@@ -346,16 +346,16 @@ async def test_points_stay_longer_than_any_search():
 def searches(monkeypatch, services, meanwhile=()):
     """Record the searches of a process that remembers nothing; call the next of `meanwhile` after each."""
     monkeypatch.setattr(services.retriever, "_replaced", ReplacedVersions())
-    search, sent, actions = services.index.search, [], iter(meanwhile)
+    rank, sent, actions = services.index.rank, [], iter(meanwhile)
 
     async def recorded(name, searched):
         sent.append(searched)
-        hits = await search(name, searched)
+        hits = await rank(name, searched)
         for action in islice(actions, 1):
             await action()
         return hits
 
-    monkeypatch.setattr(services.index, "search", recorded)
+    monkeypatch.setattr(services.index, "rank", recorded)
     return sent
 
 

@@ -320,7 +320,7 @@ async def test_query_uses_one_build_during_switches(two_builds, two_embeddings, 
     interruptions = (
         (Collections, "find", True),
         (QuestionVectors, "embed", False),
-        (Index, "search", False),
+        (Index, "rank", False),
         (Index, "chunk_payloads", False),
         (QueryLog, "append", False),
     )

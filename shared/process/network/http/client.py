@@ -34,6 +34,7 @@ class Client:
         self._headers = headers
         self._options = options
         self._proxy = proxy
+        self._is_redirected = False  # whether the server has redirected a request, which aiohttp then repeats
 
     async def send(
         self,
@@ -56,10 +57,11 @@ class Client:
         Raises:
             ConnectFailed, ConnectTimedOut, ConnectionLost, UnreadableReply, TimeoutError: as `PlainClient.send`.
         """
-        if self._plain is not None:
+        if self._plain is not None and not self._is_redirected:
             reply = await self._plain.send(method, target, body, headers, seconds)
             is_redirect = reply.status in _REDIRECTS and "location" in reply.headers
-            if not (is_redirect and self._options.follows_redirects):
+            self._is_redirected = is_redirect and self._options.follows_redirects
+            if not self._is_redirected:
                 return reply
         return await self._sessions.send(method, self._origin + target, body, headers, seconds)
 
