@@ -66,9 +66,12 @@ def prepare(folder: Path, profile: str, *languages: str) -> Load:
 
         def messages(body: bytes, files: Sequence[int]) -> Iterator[bytes]:
             received = orjson.loads(body)
+            requests = received["requests"]
             with FileIO(files[0]) as file:
-                for request, read in zip(received["requests"], _readers(file, received["sizes"]), strict=True):
+                for request, read in zip(requests, _readers(file, received["sizes"]), strict=True):
                     reply = answer(request, read, work) | {"resident_bytes": usage.resident_bytes()}
+                    if request is requests[-1]:
+                        file.close()  # whoever has the last reply may rely on it
                     yield from pack_reply(reply)
                     if reply["outcome"] == "memory":
                         raise ProcessMustExit
