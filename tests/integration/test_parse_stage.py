@@ -1,5 +1,6 @@
 """Parse stage: a large document blocks no event loop, a tenant no other, and a missing folder fails no document."""
 
+import asyncio
 from collections import Counter
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from tests.conftest import Library
 from tests.support.api import work
 from tests.support.loopwatch import watched_loop
 from tests.support.planted import guards
+from tests.support.waiting import TIMEOUT_SECONDS
 
 
 async def test_many_quoted_questions_do_not_block_event_loop(services, library):
@@ -157,7 +159,9 @@ async def test_tenant_leaves_slots_to_others(services, settings, wakeups, librar
     assert 0 < held["default"] < stage.slots_of_large
     assert await stage.claim(stage.slots - held.total(), held) == []
     async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
-        assert await redis.llen("foreask.parse") == 1  # for a worker with free slots
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while await redis.llen("foreask.parse") != 1:  # for a worker with free slots
+                await asyncio.sleep(0.01)
 
     await Library(services, "quiet").add("A note.")
     assert [document.tenant for document in await stage.claim(1, held)] == ["quiet"]
