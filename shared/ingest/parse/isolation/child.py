@@ -71,7 +71,7 @@ def prepare(folder: Path, profile: str, *languages: str) -> Load:
                 for request, read in zip(requests, _readers(file, received["sizes"]), strict=True):
                     reply = answer(request, read, work) | {"resident_bytes": usage.resident_bytes()}
                     if request is requests[-1]:
-                        file.close()  # whoever has the last reply may rely on it
+                        file.close()  # after its last reply, a worker finds no file open
                     yield from pack_reply(reply)
                     if reply["outcome"] == "memory":
                         raise ProcessMustExit
