@@ -616,6 +616,49 @@ async def test_replacement_is_retried_after_deadlock(services, library):
         assert (await replacement).version == 2
 
 
+@guards(
+    "shared/ledger/work/parsing.sql",
+    "WHERE NOT EXISTS (SELECT 1 FROM chunks e WHERE e.id = v.id AND e.version = d.version OFFSET 0)",
+    "",
+    means="a repeated attempt inserts chunks again that have ended meanwhile",
+)
+async def test_repeated_parse_inserts_no_ended_chunk(services, library, monkeypatch):
+    monkeypatch.setattr("shared.ledger.work.parsing._SLICE_CHUNKS", 2)
+    document = await library.add("text")
+    (claimed,) = await services.ledger[ParseWork].claim(1)
+    chunks = [new_chunk(f"chunk {number}", number, ()) for number in range(3)]
+    with pytest.raises(Permanent):  # by the last slice
+        await services.ledger[ParseWork].settle([ParseOutcome(claimed, "\ud800", "text/plain", chunks)])
+    written = await services.ledger[IndexWork].claim(10)
+    await services.ledger[IndexWork].settle([IndexOutcome(chunk, [], 0) for chunk in written])
+
+    await services.ledger[ParseWork].settle([ParseOutcome(claimed, "Title", "text/plain", chunks)])
+
+    rows = await services.database.rows(Statement("SELECT ordinal, state FROM chunks ORDER BY ordinal, state"))
+    assert len(written) == 2
+    assert [(row["ordinal"], row["state"]) for row in rows] == [
+        (0, ChunkState.INDEXED),
+        (1, ChunkState.INDEXED),
+        (2, ChunkState.PARSED),
+    ]
+    assert document.version == 1
+
+
+async def test_replacement_during_last_settlement_is_retried(services, library):
+    """PostgreSQL refuses to wait for a row that leaves the partition of open work."""
+    name = str(uuid4())
+    await parsed(services, library, "one", external_id=name, ready_questions=())
+    (chunk,) = await services.ledger[IndexWork].claim(1)
+    async with services.database.begin() as settlement:
+        await settlement.execute(
+            Statement("UPDATE chunks SET state = 'indexed' WHERE id = :id"), {"id": chunk.lease.id}
+        )
+        replacement = asyncio.create_task(library.add("two", name))
+        await until_blocked(services.database)
+
+    assert (await replacement).version == 2
+
+
 async def set_age(services, age):
     """Set the age of open documents."""
     async with services.database.begin() as connection:

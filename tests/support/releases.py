@@ -54,7 +54,7 @@ MIGRATIONS = (
     (
         "with op.get_context().autocommit_block():\n"
         '        op.drop_index("ix_chunks_added", if_exists=True, postgresql_concurrently=True)\n'
-        '        op.create_index("ix_chunks_added", "chunks", ["added"], postgresql_concurrently=True)'
+        '        op.create_index("ix_chunks_added", "chunks_open", ["added"], postgresql_concurrently=True)'
     ),
 )
 # The additions of the next release to stored values and messages: file, text, and its replacement.

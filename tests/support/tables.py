@@ -3,11 +3,13 @@
 from shared.ledger.postgres.connections import Connection
 from shared.ledger.postgres.statements import Statement
 
-# List the tables and their columns, without the two tables about the schema.
+# List the tables and their columns, without the two tables about the schema. The rows of partitions belong to the table
+# that they divide.
 _COLUMNS = Statement("""
     SELECT table_name, array_agg(column_name::text ORDER BY ordinal_position) AS columns
     FROM information_schema.columns
     WHERE table_schema = 'public' AND table_name NOT IN ('alembic_version', 'schema_compat')
+      AND table_name NOT IN (SELECT relname FROM pg_class WHERE relispartition)
     GROUP BY table_name ORDER BY table_name
 """)
 

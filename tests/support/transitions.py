@@ -41,10 +41,44 @@ _INSTALL = """
     FOR EACH ROW EXECUTE FUNCTION refuse_unknown_transition('{column}')
 """
 
+# A row that leaves a partition for another one is deleted and inserted for triggers of rows, and updated for those of
+# statements.
+_PARTITIONED = "chunks"
+_CHECK_PARTITIONED = f"""
+    CREATE OR REPLACE FUNCTION refuse_unknown_transition_of_chunks() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE
+        refused record;
+    BEGIN
+        IF TG_OP = 'INSERT' THEN
+            SELECT '{_NEW}' AS source, n.state AS target INTO refused FROM new_rows n
+            WHERE ('{_PARTITIONED}', '{_NEW}', n.state) NOT IN ({_PAIRS}) LIMIT 1;
+        ELSE
+            SELECT o.state AS source, n.state AS target INTO refused FROM old_rows o JOIN new_rows n USING (id, version)
+            WHERE o.state <> n.state AND ('{_PARTITIONED}', o.state, n.state) NOT IN ({_PAIRS}) LIMIT 1;
+        END IF;
+        IF FOUND THEN
+            RAISE EXCEPTION 'no transition of % leads from % to %', TG_TABLE_NAME, refused.source, refused.target;
+        END IF;
+        RETURN NULL;
+    END $$
+"""
+_INSTALL_PARTITIONED = [
+    f"""
+    CREATE OR REPLACE TRIGGER refuse_unknown_transition_{operation.lower()} AFTER {operation} ON {_PARTITIONED}
+    REFERENCING {rows} FOR EACH STATEMENT EXECUTE FUNCTION refuse_unknown_transition_of_chunks()
+    """
+    for operation, rows in {
+        "INSERT": "NEW TABLE AS new_rows",
+        "UPDATE": "NEW TABLE AS new_rows OLD TABLE AS old_rows",
+    }.items()
+]
+
 
 async def refuse_unknown_transitions(database: Database) -> None:
     """Install the trigger; installing it again changes nothing."""
     async with database.begin() as connection:
-        await connection.execute_sql(_CHECK)
+        for statement in (_CHECK, _CHECK_PARTITIONED, *_INSTALL_PARTITIONED):
+            await connection.execute_sql(statement)
         for table, column in sorted({(transition.table, transition.column) for transition in TRANSITIONS.values()}):
-            await connection.execute_sql(_INSTALL.format(table=table, column=column))
+            if table != _PARTITIONED:
+                await connection.execute_sql(_INSTALL.format(table=table, column=column))

@@ -287,7 +287,7 @@ WITH RECURSIVE {open_lanes}, needed AS MATERIALIZED (
     WHERE {is_interactive_lane:p} AND EXISTS (SELECT 1 FROM batch_lines)
 )
 UPDATE chunks SET leased_by = NULL, due_at = now(), lane = {bulk_lane:chunks}
-WHERE (id, version) IN (
+WHERE {TO_GENERATE} AND (id, version) IN (
     SELECT b.id, b.version FROM needed n JOIN chunks b ON b.content_key = n.content_key
     WHERE {TO_GENERATE:b} AND b.leased_by LIKE {lines_of_batches}
     FOR UPDATE OF b SKIP LOCKED)
@@ -297,7 +297,7 @@ RETURNING id
 -- Move some waiting chunks from the batch lane to the bulk lane.
 WITH RECURSIVE {open_lanes}
 UPDATE chunks SET lane = {bulk_lane:chunks}
-WHERE (id, version) IN (
+WHERE {TO_GENERATE} AND (id, version) IN (
     SELECT w.id, w.version FROM open_lanes p CROSS JOIN LATERAL (
         SELECT w.id, w.version FROM chunks w
         WHERE {TO_GENERATE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()

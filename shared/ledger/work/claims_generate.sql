@@ -21,7 +21,8 @@ UPDATE chunks w
 SET due_at = now() + :lease, lease_token = nextval('fencing'), leased_by = :worker,
     lost_leases = w.lost_leases + (w.leased_by IS NOT NULL)::int
 FROM once, documents d JOIN collections l ON l.id = d.collection_id
-WHERE w.id = ANY(ARRAY(SELECT id FROM once)) AND (w.id, w.version) = (once.id, once.version) AND d.id = w.document_id
+WHERE w.id = ANY(ARRAY(SELECT id FROM once)) AND (w.id, w.version) = (once.id, once.version) AND {TO_GENERATE:w}
+  AND d.id = w.document_id
 RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, d.job_id, l.options,
           (SELECT t.content FROM chunk_contents t WHERE t.chunk_id = w.id AND t.version = w.version) AS content,
           (SELECT t.picture FROM chunk_contents t WHERE t.chunk_id = w.id AND t.version = w.version) AS picture,

@@ -32,7 +32,8 @@ claimed AS (
     SET due_at = now() + :lease, lease_token = nextval('fencing'), leased_by = :worker,
         lost_leases = w.lost_leases + (w.leased_by IS NOT NULL)::int,
         may_have_points = due.may_have_points OR NOT due.text_only
-    FROM due WHERE w.id = ANY(ARRAY(SELECT id FROM due)) AND (w.id, w.version) = (due.id, due.version)
+    FROM due
+    WHERE w.id = ANY(ARRAY(SELECT id FROM due)) AND (w.id, w.version) = (due.id, due.version) AND {TO_INDEX:w}
     RETURNING w.*, due.may_have_points AS had_points, due.text_only
 )
 SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, {priority:w} AS lane, d.collection_id,

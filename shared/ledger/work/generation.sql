@@ -27,7 +27,7 @@ FROM (
          AS r(id uuid, version int, token bigint, content_key bytea, again boolean)
     JOIN chunks w ON w.id = r.id AND w.version = r.version AND w.lease_token = r.token
 ) v
-WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token
+WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {TO_GENERATE:c}
 RETURNING v.token, v.taken,
           (SELECT p.replies FROM paid_replies p WHERE p.content_key = c.content_key) AS replies
 
@@ -84,7 +84,7 @@ WHERE c.content_key = ANY(CAST(:keys AS bytea[])) AND {SETTLE_GENERATED.applies:
 -- Advance claimed chunks with paid questions, and a limited number of unclaimed chunks with the same content.
 -- plan: generic
 UPDATE chunks SET {generated}
-WHERE (id, version) IN (
+WHERE {SETTLE_GENERATED.applies} AND (id, version) IN (
     {paid_chunks} AND c.leased_by = :worker
     UNION ALL
     SELECT t.id, t.version FROM ({paid_chunks} AND c.leased_by IS NULL LIMIT :limit FOR UPDATE OF c SKIP LOCKED) t)
@@ -121,7 +121,7 @@ WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND {SET
 -- claimed. Chunks locked by another transaction are skipped.
 -- plan: generic
 UPDATE chunks SET {generated}
-WHERE (id, version) IN (
+WHERE {SETTLE_GENERATED.applies} AND (id, version) IN (
     SELECT id, version FROM chunks
     WHERE content_key = ANY(CAST(:keys AS bytea[])) AND {SETTLE_GENERATED.applies}
     LIMIT :limit FOR UPDATE SKIP LOCKED)

@@ -36,7 +36,8 @@ WHERE id = :id AND lease_token = :token AND {SETTLE_PARSED.applies}
 RETURNING id
 
 -- name: insert_chunks
--- Insert the chunks of parsed documents with their contents. Pictures do not wait for batches, whose lines are texts.
+-- Insert the chunks of parsed documents with their contents. A chunk of an earlier attempt may have ended: a conflict
+-- with another partition is not detected. Pictures do not wait for batches, whose lines are texts.
 -- plan: generic
 WITH v AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb))
@@ -49,6 +50,7 @@ WITH v AS MATERIALIZED (
            CASE WHEN v.picture IS NULL OR {is_live_lane:d} THEN d.lane ELSE {bulk_lane:d} END, v.ordinal, v.content_key,
            {INSERT_CHUNK.target}, v.ready_questions IS NOT NULL, l.embedding_model
     FROM v JOIN documents d ON d.id = v.document_id JOIN collections l ON l.id = d.collection_id
+    WHERE NOT EXISTS (SELECT 1 FROM chunks e WHERE e.id = v.id AND e.version = d.version OFFSET 0)
     ON CONFLICT DO NOTHING
     RETURNING id, version
 )

@@ -3,8 +3,8 @@
 Each migration is one transaction. An index on a table with rows needs its own migration, outside a transaction:
 
     with op.get_context().autocommit_block():
-        op.drop_index("ix_chunks_lane", if_exists=True, postgresql_concurrently=True)
-        op.create_index("ix_chunks_lane", "chunks", ["lane"], postgresql_concurrently=True)
+        op.drop_index("ix_documents_lane", if_exists=True, postgresql_concurrently=True)
+        op.create_index("ix_documents_lane", "documents", ["lane"], postgresql_concurrently=True)
 
 Each migration declares `min_revision`, the revision of the oldest code that may run on its schema. While a release
 replaces another one, both run on the new schema. A migration therefore only adds objects that the previous release can

@@ -236,10 +236,14 @@ CREATE TRIGGER note_words BEFORE INSERT OR UPDATE OF title, filename ON document
 
 -- Chunks of versions: rows of work, which are generated and indexed. Each claim and settlement rewrites the row, so it
 -- contains no long values. Columns that change are adjacent: if the new row fits in the same page, PostgreSQL logs only
--- the bytes between the first and the last change. Half of each page is kept free for that. Measured by
--- `python -m bench wal`: a chunk writes 7.4 KB of log and leaves 0.8 KB here; with full pages, 8.7 and 1.3 KB; with the
--- text in this row, 18.9 and 14.4 KB. Vacuum starts long before a fifth of the rows are dead: of ten million rows that
--- would be two million.
+-- the bytes between the first and the last change.
+--
+-- Open chunks have their own partition, so that the pages and indexes that claims read contain nothing else, whatever the
+-- size of the corpus. Half of each of its pages is free for changes. A chunk that ends moves to the other partition, whose
+-- pages are full. A transaction that waits for such a chunk collides (`again_after_collision`). Statements name the state
+-- of the chunks that they change, so that PostgreSQL reads one partition. The key is declared for each partition, because
+-- a common one would have to contain the state. There is no foreign key, because it would look up the document again when
+-- a chunk ends; a version is deleted after its chunks, and a document after its versions.
 CREATE TABLE chunks (
     id uuid NOT NULL,
     version integer NOT NULL,
@@ -268,30 +272,36 @@ CREATE TABLE chunks (
     leased_by text,
     error text,
     history jsonb NOT NULL DEFAULT '[]'::jsonb,  -- failed attempts, oldest first
-    settled_at timestamptz,  -- when it became indexed or dead
-    CONSTRAINT pk_chunks PRIMARY KEY (id, version),
-    CONSTRAINT fk_chunks_document_id FOREIGN KEY (document_id) REFERENCES documents (id) ON DELETE CASCADE
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02);
+    settled_at timestamptz  -- when it became indexed or dead
+) PARTITION BY LIST (state);
 
-CREATE INDEX ix_chunks_to_index_text ON chunks (tenant, lane, embedding_model, due_at) WHERE state = 'parsed';
+CREATE TABLE chunks_open PARTITION OF chunks (CONSTRAINT pk_chunks_open PRIMARY KEY (id, version))
+    FOR VALUES IN ('parsed', 'generating', 'generated')
+    WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02);
 
-CREATE INDEX ix_chunks_to_generate ON chunks (tenant, lane, due_at) WHERE state = 'generating';
+CREATE TABLE chunks_ended PARTITION OF chunks (CONSTRAINT pk_chunks_ended PRIMARY KEY (id, version))
+    FOR VALUES IN ('indexed', 'dead', 'discarded')
+    WITH (autovacuum_vacuum_scale_factor = 0.02);
 
-CREATE INDEX ix_chunks_to_index_questions ON chunks (tenant, lane, embedding_model, due_at) WHERE state = 'generated';
+CREATE INDEX ix_chunks_to_index_text ON chunks_open (tenant, lane, embedding_model, due_at) WHERE state = 'parsed';
 
-CREATE INDEX ix_chunks_in_indexing ON chunks (tenant) WHERE state IN ('parsed', 'generated') AND leased_by IS NOT NULL;
+CREATE INDEX ix_chunks_to_generate ON chunks_open (tenant, lane, due_at) WHERE state = 'generating';
 
-CREATE INDEX ix_chunks_suspects ON chunks (state, due_at)
+CREATE INDEX ix_chunks_to_index_questions ON chunks_open (tenant, lane, embedding_model, due_at) WHERE state = 'generated';
+
+CREATE INDEX ix_chunks_in_indexing ON chunks_open (tenant) WHERE state IN ('parsed', 'generated') AND leased_by IS NOT NULL;
+
+CREATE INDEX ix_chunks_suspects ON chunks_open (state, due_at)
     WHERE lost_leases > 0 AND state IN ('parsed', 'generating', 'generated');
 
-CREATE INDEX ix_chunks_dead ON chunks (tenant, settled_at, id, version) WHERE state = 'dead';
+CREATE INDEX ix_chunks_dead ON chunks_ended (tenant, settled_at, id, version) WHERE state = 'dead';
 
 CREATE INDEX ix_chunks_document ON chunks (document_id, version, ordinal);
 
-CREATE INDEX ix_chunks_generating_key ON chunks (content_key) WHERE state = 'generating';
+CREATE INDEX ix_chunks_generating_key ON chunks_open (content_key) WHERE state = 'generating';
 
 -- Two workers never pay for the same content concurrently.
-CREATE UNIQUE INDEX uq_chunks_leased_key ON chunks (content_key) WHERE state = 'generating' AND leased_by IS NOT NULL;
+CREATE UNIQUE INDEX uq_chunks_leased_key ON chunks_open (content_key) WHERE state = 'generating' AND leased_by IS NOT NULL;
 
 -- Contents of chunks: inserted with the chunk, and deleted by the statement that deletes the chunk. There is no foreign
 -- key, because it would look up the chunk of each row separately.
