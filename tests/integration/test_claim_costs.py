@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from shared.domain.stages.indexing import IndexOutcome
+from shared.ledger.postgres import plans
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.generation import GenerateWork
 from shared.ledger.work.indexing import IndexWork
 from shared.ledger.work.parsing import ParseWork
 from tests.integration.test_claims import chunks_due
+from tests.integration.test_ledger import paid
 from tests.support.planted import guards
 
 WAITING = 20_000  # documents, and chunks in each state
@@ -39,9 +42,10 @@ COPY = """
     FROM copied d, chunks c WHERE :state <> 'queued'
 """
 TRIGGERS = "DO 'BEGIN ALTER TABLE documents {0} TRIGGER USER; ALTER TABLE chunks {0} TRIGGER USER; END'"
-ROWS_READ = """
-    SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname IN ('documents', 'chunks'))
-         + (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname IN ('documents', 'chunks')) AS rows
+TABLES = "('documents', 'chunks_open', 'chunks_ended')"
+ROWS_READ = f"""
+    SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname IN {TABLES})
+         + (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname IN {TABLES}) AS rows
 """
 
 
@@ -58,6 +62,31 @@ async def rows_read(database):
     await database.rows(Statement("SELECT pg_stat_force_next_flush()"))
     (row,) = await database.rows(Statement(ROWS_READ))
     return int(row["rows"])
+
+
+async def copy(services, state):
+    """Copy a document, with a chunk in a state."""
+    await change(services, COPY, state=state, waiting=WAITING)
+
+
+async def set_states(services, state):
+    """Make all chunks due in a state."""
+    await change(services, "UPDATE chunks SET state = :state, due_at = now() - interval '1 min'", state=state)
+
+
+async def defer(services, state):
+    await change(services, "UPDATE chunks SET due_at = now() + interval '1 hour' WHERE state = :state", state=state)
+
+
+async def analyze(services):
+    await change(services, "ANALYZE")
+
+
+async def change(services, statement, **parameters):
+    """Execute a statement without triggers, which refuse unknown transitions and count rows."""
+    for each in (TRIGGERS.format("DISABLE"), statement, TRIGGERS.format("ENABLE")):
+        async with services.database.begin() as connection:
+            await connection.execute(Statement(each), parameters if each is statement else {})
 
 
 @guards(
@@ -77,12 +106,8 @@ async def rows_read(database):
 @pytest.mark.parametrize("state", ["queued", "parsed", "generating", "generated"])
 async def test_claim_reads_few_rows_of_many(services, settings, database, state):
     await chunks_due(services, "default", 1)
-    async with services.database.begin() as connection:
-        values = {"state": state, "waiting": WAITING}
-        for change in (TRIGGERS.format("DISABLE"), COPY, TRIGGERS.format("ENABLE")):
-            await connection.execute(Statement(change), values if change is COPY else {})
-    async with services.database.begin() as connection:
-        await connection.execute(Statement("ANALYZE"))
+    await copy(services, state)
+    await analyze(services)
     worker: dict[str, Any] = {"worker": "one", "lease": timedelta(minutes=1)}
     index = IndexWork(database, embeddings=[settings.embedding_model], **worker)
     claims = {
@@ -100,3 +125,56 @@ async def test_claim_reads_few_rows_of_many(services, settings, database, state)
         assert len(claimed.chunks if state == "generating" else claimed) == 8
 
     assert min(read) < READ  # during a claim, another connection may report its reads
+
+
+@guards(
+    "shared/ledger/postgres/migrations/schema.sql",
+    "ON chunks_open (tenant, lane, due_at) WHERE state = 'generating' AND lane >= 0;",
+    "ON chunks_open (tenant, lane, due_at) WHERE state = 'generating';",
+    means="a lookup of a content reads the whole queue, if the queue was short when the plan was made",
+    case="generating",
+)
+@guards(
+    "shared/ledger/postgres/migrations/schema.sql",
+    "ON chunks_open (content_key) WHERE state = 'generating' AND version > 0;",
+    "ON chunks_open (content_key) WHERE state = 'generating';",
+    means="a settlement reads the whole queue, if the queue was short when the plan was made",
+    case="generating",
+)
+@pytest.mark.parametrize("state", ["parsed", "generating", "generated"])
+async def test_plans_of_short_queue_suit_long_one(services, settings, database, monkeypatch, state):
+    """A table at most triples while a plan is kept, but a queue in it may grow from one row to all of them."""
+    before = "generated" if state == "parsed" else "parsed"
+    monkeypatch.setattr(plans, "_SHORTEST_SECONDS", 3600.0)
+    monkeypatch.setattr(plans, "_LONGEST_SECONDS", 3600.0)
+    worker: dict[str, Any] = {"worker": "one", "lease": timedelta(minutes=1)}
+    generate = GenerateWork(database, **worker)
+    index = IndexWork(database, embeddings=[settings.embedding_model], **worker)
+
+    async def step():
+        """Claim chunks, extend the claims, and settle them; return the number of chunks."""
+        if state == "generating":
+            claimed = await generate.claim(8)
+            await generate.extend([chunk.lease for chunk in claimed.chunks])
+            await generate.settle([paid(chunk) for chunk in claimed.chunks])
+            return len(claimed.chunks) + claimed.paid_already
+        chunks = [chunk for chunk in await index.claim(8) if chunk.text_only == (state == "parsed")]
+        await index.extend([chunk.lease for chunk in chunks])
+        await index.settle([IndexOutcome(chunk, [], 0) for chunk in chunks])
+        return len(chunks)
+
+    await chunks_due(services, "default", 1)
+    await set_states(services, state)
+    await copy(services, before)
+    await analyze(services)
+    await defer(services, before)
+    assert await step() == 1
+    await set_states(services, state)
+
+    read = []
+    for _ in range(3):
+        rows = await rows_read(database)
+        assert await step() == 8
+        read.append(await rows_read(database) - rows)
+
+    assert min(read) < READ

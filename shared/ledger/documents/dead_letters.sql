@@ -160,7 +160,7 @@ WITH locked AS (
     SELECT d.id FROM jobs j JOIN documents d ON d.id IN (
         SELECT q.id FROM documents q WHERE {is_in_job_lane:q j} AND q.state = {DocumentState.QUEUED}
         UNION ALL
-        SELECT w.document_id FROM pages w WHERE {is_in_job_lane:w j} AND {TO_READ:w}
+        SELECT w.document_id FROM pages w WHERE {is_in_job_lane:w j} AND {READ_QUEUE:w}
     ) AND d.state IN ({DocumentState.QUEUED}, {DocumentState.READING}) AND d.job_id = j.id
     JOIN collections l ON l.id = d.collection_id
     WHERE j.id = :job AND {is_live:l}

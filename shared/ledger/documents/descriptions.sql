@@ -22,7 +22,7 @@ WHERE c.document_id = ANY(CAST(:ids AS uuid[])) AND t.chunk_id = c.id AND t.vers
 
 -- name: end_indexing
 -- End the claims of index workers on chunks of documents.
-UPDATE chunks SET lease_token = NULL, leased_by = NULL, due_at = now()
+UPDATE chunks_open SET lease_token = NULL, leased_by = NULL, due_at = now()
 WHERE document_id = ANY(CAST(:ids AS uuid[])) AND leased_by IS NOT NULL AND {TO_INDEX}
 
 -- name: end_parsing

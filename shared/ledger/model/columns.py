@@ -6,7 +6,7 @@ rejects the plans that the connections of running processes have cached.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 _COLLECTION = (
     "id, tenant, name, build, build_state, filled_until, live_until, gate, options, embedding_model, index_name,"
@@ -18,7 +18,18 @@ _DOCUMENT = (
 )
 _ERASURE = "id, tenant, collection, document_id, collection_ids, document_ids, deleted, started_at, finished_at"
 
-FRAGMENTS: Mapping[str, str] = {
+
+def is_given(row: str) -> str:
+    """Return the SQL condition that the statement has a row's id among its parameters.
+
+    Statements that join their rows to a table say so, too: PostgreSQL expects a hundred rows in a JSON array, and would
+    rather read the whole index of a table that was small when it made the plan.
+    """
+    return f"{row}.id = ANY(CAST(:ids AS uuid[]))"
+
+
+FRAGMENTS: Mapping[str, str | Callable[..., str]] = {
+    "is_given": is_given,
     "collection_columns": _COLLECTION,
     "document_columns": _DOCUMENT,  # of a document `d`
     "erasure_columns": _ERASURE,

@@ -176,7 +176,7 @@ def is_dropping(alias: str = "") -> str:
 # Builds that contain, or will contain, the documents of the live one.
 FOLLOWERS = (BuildState.FILLING, BuildState.PAUSED, BuildState.FOLLOWING)
 
-# The open work of each stage, as written in its partial index.
+# The open work of each stage.
 TO_PARSE = (DocumentState.QUEUED, DocumentState.PARSING)
 TO_READ = (PageState.WAITING,)
 TO_INDEX_TEXT = (ChunkState.PARSED,)
@@ -201,8 +201,31 @@ OPEN_BATCHES = (
     BatchState.COLLECTING,
 )
 
+# The queue of each stage, and of documents that may have ended: its states. Every lane is at least 0, but only
+# statements that say so can use the index of a queue. All others look rows up by their ids, contents or documents. For
+# each of these lookups, PostgreSQL would read a whole queue that was short when it made the plan. For the same reason,
+# only statements that look for a content (`IN_GENERATION`) say that versions are positive.
+QUEUES: Mapping[str, tuple[StrEnum, ...]] = {
+    "PARSE_QUEUE": TO_PARSE,
+    "READ_QUEUE": TO_READ,
+    "TEXT_QUEUE": TO_INDEX_TEXT,
+    "GENERATE_QUEUE": TO_GENERATE,
+    "QUESTION_QUEUE": TO_INDEX_QUESTIONS,
+    "ENDING_QUEUE": OPEN_DOCUMENTS,
+}
+
 # A row without attempts. The token is deleted, too, so that settlements of the last claim are rejected.
 UNCLAIMED = "attempts = 0, lost_leases = 0, lease_token = NULL, leased_by = NULL"
+
+
+def is_queued(states: Collection[StrEnum], alias: str = "") -> str:
+    """Return the SQL condition that a row is in the queue of these states."""
+    return f"{is_in(states, alias)} AND {alias}.lane >= 0" if alias else f"{is_in(states)} AND lane >= 0"
+
+
+def is_in_generation(alias: str = "") -> str:
+    """Return the SQL condition that a chunk waits for its questions or is being generated, for lookups of a content."""
+    return f"{is_in(TO_GENERATE, alias)} AND {alias}.version > 0" if alias else f"{is_in(TO_GENERATE)} AND version > 0"
 
 
 def _build(sources: tuple[BuildState | None, ...], target: BuildState) -> Transition:
@@ -342,6 +365,8 @@ FRAGMENTS: Mapping[str, str | Callable[..., str]] = {
     "UNFINISHED_DOCUMENTS": partial(is_in, UNFINISHED_DOCUMENTS),
     "FINAL_DOCUMENTS": partial(is_in, FINAL_DOCUMENTS),
     "OPEN_BATCHES": partial(is_in, OPEN_BATCHES),
+    **{name: partial(is_queued, states) for name, states in QUEUES.items()},
+    "IN_GENERATION": is_in_generation,
     "UNCLAIMED": UNCLAIMED,
     **{
         f"{kind.__name__}.{state.name}": f"'{state}'"

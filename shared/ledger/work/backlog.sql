@@ -13,41 +13,41 @@ WITH documents_tally AS (
 
 -- part: lanes_to_parse
 (WITH RECURSIVE l(lane) AS (
-    SELECT min(lane) FROM documents WHERE {TO_PARSE} AND tenant = :tenant
+    SELECT min(lane) FROM documents WHERE {PARSE_QUEUE} AND tenant = :tenant
     UNION ALL
-    SELECT (SELECT min(lane) FROM documents WHERE {TO_PARSE} AND tenant = :tenant AND lane > l.lane)
+    SELECT (SELECT min(lane) FROM documents WHERE {PARSE_QUEUE} AND tenant = :tenant AND lane > l.lane)
     FROM l WHERE l.lane IS NOT NULL
 ) SELECT CAST(:tenant AS text) AS tenant, p.lane FROM l p WHERE p.lane IS NOT NULL) p
 
 -- part: lanes_to_read
 (WITH RECURSIVE l(lane) AS (
-    SELECT min(lane) FROM pages WHERE {TO_READ} AND tenant = :tenant
+    SELECT min(lane) FROM pages WHERE {READ_QUEUE} AND tenant = :tenant
     UNION ALL
-    SELECT (SELECT min(lane) FROM pages WHERE {TO_READ} AND tenant = :tenant AND lane > l.lane)
+    SELECT (SELECT min(lane) FROM pages WHERE {READ_QUEUE} AND tenant = :tenant AND lane > l.lane)
     FROM l WHERE l.lane IS NOT NULL
 ) SELECT CAST(:tenant AS text) AS tenant, p.lane FROM l p WHERE p.lane IS NOT NULL) p
 
 -- part: lanes_to_generate
 (WITH RECURSIVE l(lane) AS (
-    SELECT min(lane) FROM chunks WHERE {TO_GENERATE} AND tenant = :tenant
+    SELECT min(lane) FROM chunks WHERE {GENERATE_QUEUE} AND tenant = :tenant
     UNION ALL
-    SELECT (SELECT min(lane) FROM chunks WHERE {TO_GENERATE} AND tenant = :tenant AND lane > l.lane)
+    SELECT (SELECT min(lane) FROM chunks WHERE {GENERATE_QUEUE} AND tenant = :tenant AND lane > l.lane)
     FROM l WHERE l.lane IS NOT NULL
 ) SELECT CAST(:tenant AS text) AS tenant, p.lane FROM l p WHERE p.lane IS NOT NULL AND {is_live_lane:p}) p
 
 -- part: lanes_texts
 (WITH RECURSIVE l(lane) AS (
-    SELECT min(lane) FROM chunks WHERE {TO_INDEX_TEXT} AND tenant = :tenant
+    SELECT min(lane) FROM chunks WHERE {TEXT_QUEUE} AND tenant = :tenant
     UNION ALL
-    SELECT (SELECT min(lane) FROM chunks WHERE {TO_INDEX_TEXT} AND tenant = :tenant AND lane > l.lane)
+    SELECT (SELECT min(lane) FROM chunks WHERE {TEXT_QUEUE} AND tenant = :tenant AND lane > l.lane)
     FROM l WHERE l.lane IS NOT NULL
 ) SELECT CAST(:tenant AS text) AS tenant, p.lane FROM l p WHERE p.lane IS NOT NULL) p
 
 -- part: lanes_questions
 (WITH RECURSIVE l(lane) AS (
-    SELECT min(lane) FROM chunks WHERE {TO_INDEX_QUESTIONS} AND tenant = :tenant
+    SELECT min(lane) FROM chunks WHERE {QUESTION_QUEUE} AND tenant = :tenant
     UNION ALL
-    SELECT (SELECT min(lane) FROM chunks WHERE {TO_INDEX_QUESTIONS} AND tenant = :tenant AND lane > l.lane)
+    SELECT (SELECT min(lane) FROM chunks WHERE {QUESTION_QUEUE} AND tenant = :tenant AND lane > l.lane)
     FROM l WHERE l.lane IS NOT NULL
 ) SELECT CAST(:tenant AS text) AS tenant, p.lane FROM l p WHERE p.lane IS NOT NULL) p
 
@@ -65,12 +65,12 @@ FROM (
                  count(*) FILTER (WHERE leased_by IS NULL) AS delayed
           FROM {lanes_to_parse} CROSS JOIN LATERAL (
               SELECT leased_by FROM documents
-              WHERE {TO_PARSE} AND tenant = :tenant AND lane = p.lane AND due_at > now()
+              WHERE {PARSE_QUEUE} AND tenant = :tenant AND lane = p.lane AND due_at > now()
               ORDER BY due_at OFFSET 0) w) ahead,
          (SELECT min(w.due_at) AS due_at
           FROM {lanes_to_parse} CROSS JOIN LATERAL (
               SELECT due_at FROM documents
-              WHERE {TO_PARSE} AND tenant = :tenant AND lane = p.lane AND due_at <= now()
+              WHERE {PARSE_QUEUE} AND tenant = :tenant AND lane = p.lane AND due_at <= now()
               ORDER BY due_at LIMIT 1) w
           WHERE NOT {is_paused:p}) first
     UNION ALL
@@ -81,12 +81,12 @@ FROM (
                  count(*) FILTER (WHERE leased_by IS NULL) AS delayed
           FROM {lanes_to_read} CROSS JOIN LATERAL (
               SELECT leased_by FROM pages
-              WHERE {TO_READ} AND tenant = :tenant AND lane = p.lane AND due_at > now()
+              WHERE {READ_QUEUE} AND tenant = :tenant AND lane = p.lane AND due_at > now()
               ORDER BY due_at OFFSET 0) w) ahead,
          (SELECT min(w.due_at) AS due_at
           FROM {lanes_to_read} CROSS JOIN LATERAL (
               SELECT due_at FROM pages
-              WHERE {TO_READ} AND tenant = :tenant AND lane = p.lane AND due_at <= now()
+              WHERE {READ_QUEUE} AND tenant = :tenant AND lane = p.lane AND due_at <= now()
               ORDER BY due_at LIMIT 1) w
           WHERE NOT {is_paused:p}) first
     UNION ALL
@@ -100,12 +100,12 @@ FROM (
                  count(*) FILTER (WHERE leased_by IS NULL) AS delayed
           FROM {lanes_to_generate} CROSS JOIN LATERAL (
               SELECT leased_by FROM chunks
-              WHERE {TO_GENERATE} AND tenant = :tenant AND lane = p.lane AND due_at > now()
+              WHERE {GENERATE_QUEUE} AND tenant = :tenant AND lane = p.lane AND due_at > now()
               ORDER BY due_at OFFSET 0) w) ahead,
          (SELECT min(w.due_at) AS due_at
           FROM {lanes_to_generate} CROSS JOIN LATERAL (
               SELECT due_at FROM chunks
-              WHERE {TO_GENERATE} AND tenant = :tenant AND lane = p.lane AND due_at <= now()
+              WHERE {GENERATE_QUEUE} AND tenant = :tenant AND lane = p.lane AND due_at <= now()
               ORDER BY due_at LIMIT 1) w
           WHERE NOT {is_paused:p}) first
     UNION ALL
@@ -116,13 +116,13 @@ FROM (
                  count(*) FILTER (WHERE leased_by IS NULL) AS delayed
           FROM {lanes_texts} CROSS JOIN models m CROSS JOIN LATERAL (
               SELECT leased_by FROM chunks
-              WHERE {TO_INDEX_TEXT} AND tenant = :tenant AND lane = p.lane AND embedding_model = m.model
+              WHERE {TEXT_QUEUE} AND tenant = :tenant AND lane = p.lane AND embedding_model = m.model
                 AND due_at > now()
               ORDER BY due_at OFFSET 0) w) ahead,
          (SELECT min(w.due_at) AS due_at
           FROM {lanes_texts} CROSS JOIN models m CROSS JOIN LATERAL (
               SELECT due_at FROM chunks
-              WHERE {TO_INDEX_TEXT} AND tenant = :tenant AND lane = p.lane AND embedding_model = m.model
+              WHERE {TEXT_QUEUE} AND tenant = :tenant AND lane = p.lane AND embedding_model = m.model
                 AND due_at <= now()
               ORDER BY due_at LIMIT 1) w
           WHERE NOT {is_paused:p}) first
@@ -134,13 +134,13 @@ FROM (
                  count(*) FILTER (WHERE leased_by IS NULL) AS delayed
           FROM {lanes_questions} CROSS JOIN models m CROSS JOIN LATERAL (
               SELECT leased_by FROM chunks
-              WHERE {TO_INDEX_QUESTIONS} AND tenant = :tenant AND lane = p.lane AND embedding_model = m.model
+              WHERE {QUESTION_QUEUE} AND tenant = :tenant AND lane = p.lane AND embedding_model = m.model
                 AND due_at > now()
               ORDER BY due_at OFFSET 0) w) ahead,
          (SELECT min(w.due_at) AS due_at
           FROM {lanes_questions} CROSS JOIN models m CROSS JOIN LATERAL (
               SELECT due_at FROM chunks
-              WHERE {TO_INDEX_QUESTIONS} AND tenant = :tenant AND lane = p.lane AND embedding_model = m.model
+              WHERE {QUESTION_QUEUE} AND tenant = :tenant AND lane = p.lane AND embedding_model = m.model
                 AND due_at <= now()
               ORDER BY due_at LIMIT 1) w
           WHERE NOT {is_paused:p}) first

@@ -4,11 +4,11 @@
 -- part: open_lanes
 -- The lanes in which tenants have chunks to generate, each found by one index lookup.
 open_lanes(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM chunks w WHERE {TO_GENERATE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM chunks w WHERE {GENERATE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes p CROSS JOIN LATERAL (
         SELECT w.tenant, w.lane FROM chunks w
-        WHERE {TO_GENERATE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+        WHERE {GENERATE_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 )
 
@@ -18,7 +18,7 @@ open_lanes(tenant, lane) AS (
 SELECT DISTINCT p.tenant FROM open_lanes p
 WHERE {is_batch_lane:p} AND NOT {is_paused:p} AND {lane_has_room:p}
   AND EXISTS (SELECT 1 FROM chunks w
-              WHERE {TO_GENERATE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
+              WHERE {GENERATE_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
                 AND {part_has_room:w})
   AND NOT EXISTS (SELECT 1 FROM batches b WHERE b.tenant = p.tenant AND b.state = {BatchState.PLANNING})
 
@@ -150,7 +150,7 @@ WITH dropped AS (
     DELETE FROM batch_lines WHERE batch_id = :id AND token = ANY(CAST(:tokens AS bigint[]))
     RETURNING token, chunk_id, version
 ), released AS (
-    UPDATE chunks t SET due_at = now(), leased_by = NULL
+    UPDATE chunks_open t SET due_at = now(), leased_by = NULL
     FROM dropped v
     WHERE t.id = v.chunk_id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
 )
@@ -198,7 +198,7 @@ WHERE b.id = :id AND f.error IS NOT NULL
 WITH next AS MATERIALIZED (
     SELECT token, chunk_id, version FROM batch_lines WHERE batch_id = :id AND token > :after ORDER BY token LIMIT :limit
 ), renewed AS (
-    UPDATE chunks c SET due_at = now() + CAST(:lease AS interval) FROM next n
+    UPDATE chunks_open c SET due_at = now() + CAST(:lease AS interval) FROM next n
     WHERE c.id = n.chunk_id AND c.version = n.version AND c.lease_token = n.token AND c.leased_by IS NOT NULL
       AND {TO_GENERATE:c}
 )
@@ -264,7 +264,7 @@ DELETE FROM batch_lines WHERE batch_id = :id AND token = ANY(CAST(:tokens AS big
 
 -- name: move_to_live
 -- Move chunks whose lines failed to the bulk lane if they need no further batch, or have failed twice.
-UPDATE chunks c SET lane = {bulk_lane:c}, attempts = 0
+UPDATE chunks_open c SET lane = {bulk_lane:c}, attempts = 0
 FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint, live boolean)
 WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {is_batch_lane:c}
   AND {TO_GENERATE:c} AND c.leased_by IS NULL AND (v.live OR c.attempts >= :rounds)
@@ -282,25 +282,25 @@ RETURNING id
 WITH RECURSIVE {open_lanes}, needed AS MATERIALIZED (
     SELECT w.content_key FROM open_lanes p CROSS JOIN LATERAL (
         SELECT w.content_key FROM chunks w
-        WHERE {TO_GENERATE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
+        WHERE {GENERATE_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
         ORDER BY w.due_at LIMIT :limit) w
     WHERE {is_interactive_lane:p} AND EXISTS (SELECT 1 FROM batch_lines)
 )
-UPDATE chunks SET leased_by = NULL, due_at = now(), lane = {bulk_lane:chunks}
-WHERE {TO_GENERATE} AND (id, version) IN (
+UPDATE chunks_open o SET leased_by = NULL, due_at = now(), lane = {bulk_lane:o}
+WHERE (id, version) IN (
     SELECT b.id, b.version FROM needed n JOIN chunks b ON b.content_key = n.content_key
-    WHERE {TO_GENERATE:b} AND b.leased_by LIKE {lines_of_batches}
+    WHERE {IN_GENERATION:b} AND b.leased_by LIKE {lines_of_batches}
     FOR UPDATE OF b SKIP LOCKED)
 RETURNING id
 
 -- name: leave_lane
 -- Move some waiting chunks from the batch lane to the bulk lane.
 WITH RECURSIVE {open_lanes}
-UPDATE chunks SET lane = {bulk_lane:chunks}
-WHERE {TO_GENERATE} AND (id, version) IN (
+UPDATE chunks_open o SET lane = {bulk_lane:o}
+WHERE (id, version) IN (
     SELECT w.id, w.version FROM open_lanes p CROSS JOIN LATERAL (
         SELECT w.id, w.version FROM chunks w
-        WHERE {TO_GENERATE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
+        WHERE {GENERATE_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
         ORDER BY w.due_at LIMIT :limit FOR UPDATE SKIP LOCKED) w
     WHERE {is_batch_lane:p})
 RETURNING id

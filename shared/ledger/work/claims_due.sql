@@ -4,43 +4,43 @@
 
 -- part: oldest_to_parse
 WITH RECURSIVE open_lanes(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM documents w WHERE {TO_PARSE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM documents w WHERE {PARSE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes p CROSS JOIN LATERAL (
         SELECT w.tenant, w.lane FROM documents w
-        WHERE {TO_PARSE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+        WHERE {PARSE_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes AS (
     SELECT p.tenant, p.lane FROM open_lanes p WHERE NOT {is_paused:p}
 )
 SELECT {priority:p} AS lane, w.due_at FROM lanes p CROSS JOIN LATERAL (
     SELECT w.due_at FROM documents w
-    WHERE {TO_PARSE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
+    WHERE {PARSE_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
     ORDER BY w.due_at LIMIT 1) w
 
 -- part: oldest_to_read
 WITH RECURSIVE open_lanes(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM pages w WHERE {TO_READ:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM pages w WHERE {READ_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes p CROSS JOIN LATERAL (
         SELECT w.tenant, w.lane FROM pages w
-        WHERE {TO_READ:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+        WHERE {READ_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes AS (
     SELECT p.tenant, p.lane FROM open_lanes p WHERE NOT {is_paused:p}
 )
 SELECT {priority:p} AS lane, w.due_at FROM lanes p CROSS JOIN LATERAL (
     SELECT w.due_at FROM pages w
-    WHERE {TO_READ:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
+    WHERE {READ_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
     ORDER BY w.due_at LIMIT 1) w
 
 -- part: oldest_to_generate
 WITH RECURSIVE open_lanes(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM chunks w WHERE {TO_GENERATE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM chunks w WHERE {GENERATE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes p CROSS JOIN LATERAL (
         SELECT w.tenant, w.lane FROM chunks w
-        WHERE {TO_GENERATE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+        WHERE {GENERATE_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes AS (
     SELECT p.tenant, p.lane FROM open_lanes p
@@ -48,16 +48,16 @@ WITH RECURSIVE open_lanes(tenant, lane) AS (
 )
 SELECT {priority:p} AS lane, w.due_at FROM lanes p CROSS JOIN LATERAL (
     SELECT w.due_at FROM chunks w
-    WHERE {TO_GENERATE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
+    WHERE {GENERATE_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
     ORDER BY w.due_at LIMIT 1) w
 
 -- part: oldest_texts
 WITH RECURSIVE open_lanes(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM chunks w WHERE {TO_INDEX_TEXT:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM chunks w WHERE {TEXT_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes p CROSS JOIN LATERAL (
         SELECT w.tenant, w.lane FROM chunks w
-        WHERE {TO_INDEX_TEXT:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+        WHERE {TEXT_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes AS (
     SELECT p.tenant, p.lane FROM open_lanes p WHERE NOT {is_paused:p}
@@ -65,17 +65,17 @@ WITH RECURSIVE open_lanes(tenant, lane) AS (
 SELECT {priority:p} AS lane, w.due_at
 FROM lanes p CROSS JOIN (SELECT DISTINCT embedding_model AS name FROM collections) m CROSS JOIN LATERAL (
     SELECT w.due_at FROM chunks w
-    WHERE {TO_INDEX_TEXT:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.embedding_model = m.name
+    WHERE {TEXT_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.embedding_model = m.name
       AND w.due_at <= now()
     ORDER BY w.due_at LIMIT 1) w
 
 -- part: oldest_questions
 WITH RECURSIVE open_lanes(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM chunks w WHERE {TO_INDEX_QUESTIONS:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM chunks w WHERE {QUESTION_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes p CROSS JOIN LATERAL (
         SELECT w.tenant, w.lane FROM chunks w
-        WHERE {TO_INDEX_QUESTIONS:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+        WHERE {QUESTION_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes AS (
     SELECT p.tenant, p.lane FROM open_lanes p WHERE NOT {is_paused:p}
@@ -83,7 +83,7 @@ WITH RECURSIVE open_lanes(tenant, lane) AS (
 SELECT {priority:p} AS lane, w.due_at
 FROM lanes p CROSS JOIN (SELECT DISTINCT embedding_model AS name FROM collections) m CROSS JOIN LATERAL (
     SELECT w.due_at FROM chunks w
-    WHERE {TO_INDEX_QUESTIONS:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.embedding_model = m.name
+    WHERE {QUESTION_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.embedding_model = m.name
       AND w.due_at <= now()
     ORDER BY w.due_at LIMIT 1) w
 

@@ -6,7 +6,7 @@
 -- need one index lookup each.
 NOT EXISTS (
     SELECT 1 FROM chunks o
-    WHERE o.content_key = w.content_key AND o.state = {ChunkState.GENERATING} AND o.leased_by IS NOT NULL
+    WHERE o.content_key = w.content_key AND {IN_GENERATION:o} AND o.leased_by IS NOT NULL
       AND (o.id, o.version) <> (w.id, w.version)
     OFFSET 0)
 AND NOT {is_called:w w.content_key} AND {part_has_room:w}
@@ -17,12 +17,11 @@ AND NOT {is_called:w w.content_key} AND {part_has_room:w}
 once AS (
     SELECT DISTINCT ON (content_key) id, version FROM due ORDER BY content_key, id
 )
-UPDATE chunks w
+UPDATE chunks_open w
 SET due_at = now() + :lease, lease_token = nextval('fencing'), leased_by = :worker,
     lost_leases = w.lost_leases + (w.leased_by IS NOT NULL)::int
 FROM once, documents d JOIN collections l ON l.id = d.collection_id
-WHERE w.id = ANY(ARRAY(SELECT id FROM once)) AND (w.id, w.version) = (once.id, once.version) AND {TO_GENERATE:w}
-  AND d.id = w.document_id
+WHERE w.id = ANY(ARRAY(SELECT id FROM once)) AND (w.id, w.version) = (once.id, once.version) AND d.id = w.document_id
 RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, d.job_id, l.options,
           (SELECT t.content FROM chunk_contents t WHERE t.chunk_id = w.id AND t.version = w.version) AS content,
           (SELECT t.picture FROM chunk_contents t WHERE t.chunk_id = w.id AND t.version = w.version) AS picture,
@@ -35,11 +34,11 @@ RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_
 -- name: claim_to_generate
 -- plan: generic
 WITH RECURSIVE open_lanes(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM chunks w WHERE {TO_GENERATE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM chunks w WHERE {GENERATE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes p CROSS JOIN LATERAL (
         SELECT w.tenant, w.lane FROM chunks w
-        WHERE {TO_GENERATE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+        WHERE {GENERATE_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes AS (
     -- Batches claim the other lanes.
@@ -49,14 +48,14 @@ WITH RECURSIVE open_lanes(tenant, lane) AS (
     -- The lines of batches, which may be 100,000, are not read.
     SELECT p.tenant, sum(w.rows)::bigint AS rows FROM open_lanes p CROSS JOIN LATERAL (
         SELECT count(*) AS rows FROM chunks w
-        WHERE {TO_GENERATE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.leased_by IS NOT NULL
+        WHERE {GENERATE_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.leased_by IS NOT NULL
           AND w.due_at > now()) w
     WHERE {is_live_lane:p} GROUP BY p.tenant
 ), candidates AS (
     SELECT p.tenant, {priority:p} AS lane, w.*
     FROM lanes p CROSS JOIN LATERAL (
         SELECT w.ctid AS at, w.due_at FROM chunks w
-        WHERE {TO_GENERATE:w} AND w.due_at <= now()
+        WHERE {GENERATE_QUEUE:w} AND w.due_at <= now()
           AND w.lost_leases + (w.leased_by IS NOT NULL)::int < {suspect_after}
           AND w.tenant = p.tenant AND w.lane = p.lane AND {is_free}
         ORDER BY w.due_at
@@ -111,11 +110,11 @@ WITH due AS (
 -- name: claim_to_batch
 -- Claim chunks of a tenant in the batch lane for a batch.
 WITH RECURSIVE open_lanes(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM chunks w WHERE {TO_GENERATE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM chunks w WHERE {GENERATE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes p CROSS JOIN LATERAL (
         SELECT w.tenant, w.lane FROM chunks w
-        WHERE {TO_GENERATE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+        WHERE {GENERATE_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes AS (
     SELECT p.tenant, p.lane FROM open_lanes p
@@ -123,7 +122,7 @@ WITH RECURSIVE open_lanes(tenant, lane) AS (
 ), due AS (
     SELECT w.* FROM lanes p CROSS JOIN LATERAL (
         SELECT w.id, w.version, w.content_key FROM chunks w
-        WHERE {TO_GENERATE:w} AND w.due_at <= now()
+        WHERE {GENERATE_QUEUE:w} AND w.due_at <= now()
           AND w.lost_leases + (w.leased_by IS NOT NULL)::int < {suspect_after}
           AND w.tenant = p.tenant AND w.lane = p.lane AND {is_free}
         ORDER BY w.due_at LIMIT CAST(:limit AS int) FOR UPDATE SKIP LOCKED) w

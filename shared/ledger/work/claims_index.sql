@@ -28,12 +28,11 @@ WHERE a.chunk_id = w.id AND a.state IN ({AcceptedState.WAITING}, {AcceptedState.
 -- live, every point of the newest one stays hidden. The content of a chunk is one index lookup, whatever the statistics
 -- are.
 claimed AS (
-    UPDATE chunks w
+    UPDATE chunks_open w
     SET due_at = now() + :lease, lease_token = nextval('fencing'), leased_by = :worker,
         lost_leases = w.lost_leases + (w.leased_by IS NOT NULL)::int,
         may_have_points = due.may_have_points OR NOT due.text_only
-    FROM due
-    WHERE w.id = ANY(ARRAY(SELECT id FROM due)) AND (w.id, w.version) = (due.id, due.version) AND {TO_INDEX:w}
+    FROM due WHERE w.id = ANY(ARRAY(SELECT id FROM due)) AND (w.id, w.version) = (due.id, due.version)
     RETURNING w.*, due.may_have_points AS had_points, due.text_only
 )
 SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, {priority:w} AS lane, d.collection_id,
@@ -61,11 +60,11 @@ JOIN document_versions v ON v.document_id = w.document_id AND v.version = w.vers
 -- Claim chunks to index with their questions, if these exist, and with users' questions.
 -- plan: generic
 WITH RECURSIVE open_lanes_texts(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM chunks w WHERE {TO_INDEX_TEXT:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM chunks w WHERE {TEXT_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes_texts p CROSS JOIN LATERAL (
         SELECT w.tenant, w.lane FROM chunks w
-        WHERE {TO_INDEX_TEXT:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+        WHERE {TEXT_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes_texts AS (
     SELECT p.tenant, p.lane FROM open_lanes_texts p WHERE NOT {is_paused:p}
@@ -76,7 +75,7 @@ WITH RECURSIVE open_lanes_texts(tenant, lane) AS (
     SELECT p.tenant, {priority:p} AS lane, w.*
     FROM lanes_texts p CROSS JOIN unnest(CAST(:embeddings AS text[])) AS m(name) CROSS JOIN LATERAL (
         SELECT w.ctid AS at, w.due_at FROM chunks w
-        WHERE {TO_INDEX_TEXT:w} AND w.due_at <= now()
+        WHERE {TEXT_QUEUE:w} AND w.due_at <= now()
           AND w.lost_leases + (w.leased_by IS NOT NULL)::int < {suspect_after}
           AND w.tenant = p.tenant AND w.lane = p.lane AND w.embedding_model = m.name
         ORDER BY w.due_at
@@ -103,11 +102,11 @@ WITH RECURSIVE open_lanes_texts(tenant, lane) AS (
         FOR UPDATE SKIP LOCKED) w
     LIMIT CAST(:limit AS int)
 ), open_lanes_questions(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM chunks w WHERE {TO_INDEX_QUESTIONS:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM chunks w WHERE {QUESTION_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes_questions p CROSS JOIN LATERAL (
         SELECT w.tenant, w.lane FROM chunks w
-        WHERE {TO_INDEX_QUESTIONS:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+        WHERE {QUESTION_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes_questions AS (
     SELECT p.tenant, p.lane FROM open_lanes_questions p WHERE NOT {is_paused:p}
@@ -118,7 +117,7 @@ WITH RECURSIVE open_lanes_texts(tenant, lane) AS (
     SELECT p.tenant, {priority:p} AS lane, w.*
     FROM lanes_questions p CROSS JOIN unnest(CAST(:embeddings AS text[])) AS m(name) CROSS JOIN LATERAL (
         SELECT w.ctid AS at, w.due_at FROM chunks w
-        WHERE {TO_INDEX_QUESTIONS:w} AND w.due_at <= now()
+        WHERE {QUESTION_QUEUE:w} AND w.due_at <= now()
           AND w.lost_leases + (w.leased_by IS NOT NULL)::int < {suspect_after}
           AND w.tenant = p.tenant AND w.lane = p.lane AND w.embedding_model = m.name AND {no_other_is_live}
         ORDER BY w.due_at
@@ -155,7 +154,7 @@ WITH RECURSIVE open_lanes_texts(tenant, lane) AS (
 -- Claim suspects, the longest waiting first.
 -- plan: generic
 WITH due AS (
-    SELECT w.id, w.version, w.may_have_points, ({TO_INDEX_TEXT:w} AND {is_text_only}) AS text_only FROM chunks w
+    SELECT w.id, w.version, w.may_have_points, ({TEXT_QUEUE:w} AND {is_text_only}) AS text_only FROM chunks w
     WHERE {TO_INDEX:w} AND w.lost_leases > 0
       AND w.lost_leases + (w.leased_by IS NOT NULL)::int >= {suspect_after} AND w.due_at <= now()
       AND NOT {is_paused:w} AND w.embedding_model = ANY(CAST(:embeddings AS text[]))

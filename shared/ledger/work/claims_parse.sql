@@ -18,11 +18,11 @@ RETURNING w.id, w.version, w.lease_token, w.tenant, w.collection_id, c.options, 
 -- plan: generic
 WITH RECURSIVE open_lanes(tenant, lane) AS (
     -- Each lane with open work is found by one index lookup.
-    (SELECT w.tenant, w.lane FROM documents w WHERE {TO_PARSE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM documents w WHERE {PARSE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes p CROSS JOIN LATERAL (
         SELECT w.tenant, w.lane FROM documents w
-        WHERE {TO_PARSE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+        WHERE {PARSE_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes AS (
     SELECT p.tenant, p.lane FROM open_lanes p WHERE NOT {is_paused:p}
@@ -34,7 +34,7 @@ WITH RECURSIVE open_lanes(tenant, lane) AS (
     SELECT p.tenant, {priority:p} AS lane, w.*
     FROM lanes p CROSS JOIN LATERAL (
         SELECT w.ctid AS at, w.due_at FROM documents w
-        WHERE {TO_PARSE:w} AND w.due_at <= now() AND w.lost_leases + (w.leased_by IS NOT NULL)::int < {suspect_after}
+        WHERE {PARSE_QUEUE:w} AND w.due_at <= now() AND w.lost_leases + (w.leased_by IS NOT NULL)::int < {suspect_after}
           AND w.tenant = p.tenant AND w.lane = p.lane
         ORDER BY w.due_at
         LIMIT least(4 * CAST(:limit AS int),

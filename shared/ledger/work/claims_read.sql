@@ -25,11 +25,11 @@ RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_
 -- name: claim_pages
 -- plan: generic
 WITH RECURSIVE open_lanes(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM pages w WHERE {TO_READ:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM pages w WHERE {READ_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes p CROSS JOIN LATERAL (
         SELECT w.tenant, w.lane FROM pages w
-        WHERE {TO_READ:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+        WHERE {READ_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes AS (
     SELECT p.tenant, p.lane FROM open_lanes p WHERE NOT {is_paused:p}
@@ -40,7 +40,7 @@ WITH RECURSIVE open_lanes(tenant, lane) AS (
     SELECT p.tenant, {priority:p} AS lane, w.*
     FROM lanes p CROSS JOIN LATERAL (
         SELECT w.ctid AS at, w.due_at FROM pages w
-        WHERE {TO_READ:w} AND w.due_at <= now() AND w.lost_leases + (w.leased_by IS NOT NULL)::int < {suspect_after}
+        WHERE {READ_QUEUE:w} AND w.due_at <= now() AND w.lost_leases + (w.leased_by IS NOT NULL)::int < {suspect_after}
           AND w.tenant = p.tenant AND w.lane = p.lane AND {is_free}
         ORDER BY w.due_at
         LIMIT least(4 * CAST(:limit AS int),
@@ -80,7 +80,7 @@ WITH due AS (
       AND w.lost_leases + (w.leased_by IS NOT NULL)::int >= {suspect_after} AND w.due_at <= now()
       AND NOT {is_paused:w} AND {is_free}
       AND (SELECT count(*) FROM pages h
-           WHERE {TO_READ:h} AND h.tenant = w.tenant AND h.leased_by IS NOT NULL AND h.due_at > now())
+           WHERE {READ_QUEUE:h} AND h.tenant = w.tenant AND h.leased_by IS NOT NULL AND h.due_at > now())
           + coalesce((SELECT b.pages FROM pages_by_day b
                       WHERE b.tenant = w.tenant AND b.day = (now() AT TIME ZONE 'UTC')::date), 0)
           < coalesce((SELECT v.most FROM unnest(CAST(:tenants AS text[]), CAST(:most AS bigint[])) AS v(tenant, most)

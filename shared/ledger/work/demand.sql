@@ -5,11 +5,11 @@
 SELECT tenant, sum(due)::bigint AS due, sum(leased)::bigint AS leased FROM (
     SELECT * FROM (
         WITH RECURSIVE lanes(tenant, lane) AS (
-            (SELECT w.tenant, w.lane FROM documents w WHERE {TO_PARSE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+            (SELECT w.tenant, w.lane FROM documents w WHERE {PARSE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
             UNION ALL
             SELECT n.tenant, n.lane FROM lanes p CROSS JOIN LATERAL (
                 SELECT w.tenant, w.lane FROM documents w
-                WHERE {TO_PARSE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+                WHERE {PARSE_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
                 ORDER BY w.tenant, w.lane LIMIT 1) n
         )
         SELECT p.tenant, d.due, 0::bigint AS leased
@@ -17,7 +17,7 @@ SELECT tenant, sum(due)::bigint AS due, sum(leased)::bigint AS leased FROM (
             SELECT count(*) AS due FROM (
                 SELECT 1 FROM (
                     SELECT w.* FROM documents w
-                    WHERE {TO_PARSE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
+                    WHERE {PARSE_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
                     ORDER BY w.due_at LIMIT :most) w
                 LIMIT :most) counted) d
         WHERE NOT {is_paused:p}) due
@@ -31,11 +31,11 @@ SELECT tenant, sum(due)::bigint AS due, sum(leased)::bigint AS leased FROM (
 SELECT tenant, sum(due)::bigint AS due, sum(leased)::bigint AS leased FROM (
     SELECT * FROM (
         WITH RECURSIVE lanes(tenant, lane) AS (
-            (SELECT w.tenant, w.lane FROM pages w WHERE {TO_READ:w} ORDER BY w.tenant, w.lane LIMIT 1)
+            (SELECT w.tenant, w.lane FROM pages w WHERE {READ_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
             UNION ALL
             SELECT n.tenant, n.lane FROM lanes p CROSS JOIN LATERAL (
                 SELECT w.tenant, w.lane FROM pages w
-                WHERE {TO_READ:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+                WHERE {READ_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
                 ORDER BY w.tenant, w.lane LIMIT 1) n
         )
         SELECT p.tenant, d.due, 0::bigint AS leased
@@ -43,7 +43,7 @@ SELECT tenant, sum(due)::bigint AS due, sum(leased)::bigint AS leased FROM (
             SELECT count(*) AS due FROM (
                 SELECT 1 FROM (
                     SELECT w.* FROM pages w
-                    WHERE {TO_READ:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
+                    WHERE {READ_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
                     ORDER BY w.due_at LIMIT :most) w
                 LIMIT :most) counted) d
         WHERE NOT {is_paused:p}) due
@@ -63,11 +63,11 @@ SELECT tenant, least(sum(due), (
 FROM (
     SELECT * FROM (
         WITH RECURSIVE lanes(tenant, lane) AS (
-            (SELECT w.tenant, w.lane FROM chunks w WHERE {TO_GENERATE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+            (SELECT w.tenant, w.lane FROM chunks w WHERE {GENERATE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
             UNION ALL
             SELECT n.tenant, n.lane FROM lanes p CROSS JOIN LATERAL (
                 SELECT w.tenant, w.lane FROM chunks w
-                WHERE {TO_GENERATE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+                WHERE {GENERATE_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
                 ORDER BY w.tenant, w.lane LIMIT 1) n
         )
         SELECT p.tenant, d.due, 0::bigint AS leased
@@ -75,7 +75,7 @@ FROM (
             SELECT count(*) AS due FROM (
                 SELECT 1 FROM (
                     SELECT w.* FROM chunks w
-                    WHERE {TO_GENERATE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
+                    WHERE {GENERATE_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
                     ORDER BY w.due_at LIMIT {most_examined}) w
                 WHERE {part_has_room:w} LIMIT :most) counted) d
         WHERE {is_live_lane:p} AND {lane_has_room:p} AND NOT {is_paused:p}) due
@@ -89,11 +89,11 @@ FROM (
 SELECT tenant, sum(due)::bigint AS due, sum(leased)::bigint AS leased FROM (
     SELECT * FROM (
         WITH RECURSIVE lanes(tenant, lane) AS (
-            (SELECT w.tenant, w.lane FROM chunks w WHERE {TO_INDEX_TEXT:w} ORDER BY w.tenant, w.lane LIMIT 1)
+            (SELECT w.tenant, w.lane FROM chunks w WHERE {TEXT_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
             UNION ALL
             SELECT n.tenant, n.lane FROM lanes p CROSS JOIN LATERAL (
                 SELECT w.tenant, w.lane FROM chunks w
-                WHERE {TO_INDEX_TEXT:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+                WHERE {TEXT_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
                 ORDER BY w.tenant, w.lane LIMIT 1) n
         )
         SELECT p.tenant, d.due, 0::bigint AS leased
@@ -104,7 +104,7 @@ SELECT tenant, sum(due)::bigint AS due, sum(leased)::bigint AS leased FROM (
             SELECT count(*) AS due FROM (
                 SELECT 1 FROM (
                     SELECT w.* FROM chunks w
-                    WHERE {TO_INDEX_TEXT:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.embedding_model = m.name
+                    WHERE {TEXT_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.embedding_model = m.name
                       AND w.due_at <= now()
                     ORDER BY w.due_at LIMIT :most) w
                 LIMIT :most) counted) d
@@ -116,11 +116,11 @@ SELECT tenant, sum(due)::bigint AS due, sum(leased)::bigint AS leased FROM (
     UNION ALL
     SELECT * FROM (
         WITH RECURSIVE lanes(tenant, lane) AS (
-            (SELECT w.tenant, w.lane FROM chunks w WHERE {TO_INDEX_QUESTIONS:w} ORDER BY w.tenant, w.lane LIMIT 1)
+            (SELECT w.tenant, w.lane FROM chunks w WHERE {QUESTION_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
             UNION ALL
             SELECT n.tenant, n.lane FROM lanes p CROSS JOIN LATERAL (
                 SELECT w.tenant, w.lane FROM chunks w
-                WHERE {TO_INDEX_QUESTIONS:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+                WHERE {QUESTION_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
                 ORDER BY w.tenant, w.lane LIMIT 1) n
         )
         SELECT p.tenant, d.due, 0::bigint AS leased
@@ -131,7 +131,7 @@ SELECT tenant, sum(due)::bigint AS due, sum(leased)::bigint AS leased FROM (
             SELECT count(*) AS due FROM (
                 SELECT 1 FROM (
                     SELECT w.* FROM chunks w
-                    WHERE {TO_INDEX_QUESTIONS:w} AND w.tenant = p.tenant AND w.lane = p.lane
+                    WHERE {QUESTION_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane
                       AND w.embedding_model = m.name AND w.due_at <= now()
                     ORDER BY w.due_at LIMIT :most) w
                 LIMIT :most) counted) d

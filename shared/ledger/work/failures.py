@@ -21,7 +21,7 @@ _VALID_FAILURES = """
 FROM jsonb_to_recordset(CAST(:rows AS jsonb))
     AS v(id uuid, version int, token bigint, error text, dead boolean, after_seconds float, burned int,
          prompt_tokens int, completion_tokens int, calls int, tier_tokens int[])
-WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
+WHERE {is_given:t} AND t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
 """
 
 FRAGMENTS: Mapping[str, str | Callable[..., str]] = {

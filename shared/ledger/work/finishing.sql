@@ -27,7 +27,7 @@
 -- again after a quarter of their age or a minute: a document waits for hours while a model is slow, and the settlement
 -- of its last chunk names it.
 WITH due AS (
-    SELECT id FROM documents WHERE {OPEN_DOCUMENTS} AND due_at <= now()
+    SELECT id FROM documents WHERE {ENDING_QUEUE} AND due_at <= now()
     ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
 ), checked AS (
     UPDATE documents d

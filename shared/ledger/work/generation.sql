@@ -12,22 +12,23 @@
 WITH contents AS (
     UPDATE chunk_contents t SET content_key = r.content_key
     FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(id uuid, version int, token bigint, content_key bytea)
-    JOIN chunks c ON c.id = r.id AND c.version = r.version AND c.lease_token = r.token
-    WHERE t.chunk_id = r.id AND t.version = r.version
+    JOIN chunks_open c ON c.id = r.id AND c.version = r.version AND c.lease_token = r.token
+    WHERE t.chunk_id = ANY(CAST(:ids AS uuid[])) AND t.chunk_id = r.id AND t.version = r.version AND {is_given:c}
 )
-UPDATE chunks c
+UPDATE chunks_open c
 SET content_key = v.content_key, due_at = CASE WHEN v.taken THEN now() ELSE c.due_at END,
     leased_by = CASE WHEN v.taken THEN NULL ELSE c.leased_by END
 FROM (
     SELECT r.id, r.version, r.token, r.content_key, r.again OR EXISTS (
                SELECT 1 FROM chunks o
-               WHERE o.content_key = r.content_key AND {TO_GENERATE:o}
+               WHERE o.content_key = r.content_key AND {IN_GENERATION:o}
                  AND o.leased_by IS NOT NULL) OR {is_called:w r.content_key} AS taken
     FROM jsonb_to_recordset(CAST(:rows AS jsonb))
          AS r(id uuid, version int, token bigint, content_key bytea, again boolean)
-    JOIN chunks w ON w.id = r.id AND w.version = r.version AND w.lease_token = r.token
+    JOIN chunks_open w ON w.id = r.id AND w.version = r.version AND w.lease_token = r.token
+    WHERE {is_given:w}
 ) v
-WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {TO_GENERATE:c}
+WHERE {is_given:c} AND c.id = v.id AND c.version = v.version AND c.lease_token = v.token
 RETURNING v.token, v.taken,
           (SELECT p.replies FROM paid_replies p WHERE p.content_key = c.content_key) AS replies
 
@@ -67,24 +68,24 @@ WITH kept AS (
              prompt_tokens int, completion_tokens int, calls int, tier_tokens int[])
     WHERE {is_needed} {replace_fewer_replies}
 )
-UPDATE chunks t SET {spent}
+UPDATE chunks_open t SET {spent}
 FROM jsonb_to_recordset(CAST(:rows AS jsonb))
     AS v(id uuid, version int, token bigint, content_key bytea, tenant text, replies jsonb,
          prompt_tokens int, completion_tokens int, calls int, tier_tokens int[])
-WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
+WHERE {is_given:t} AND t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
   AND {SETTLE_GENERATED.applies:t}
 RETURNING t.id
 
 -- part: paid_chunks
 -- Chunks of these keys that a completion has paid for.
 SELECT c.id, c.version FROM chunks c JOIN completions p ON p.content_key = c.content_key
-WHERE c.content_key = ANY(CAST(:keys AS bytea[])) AND {SETTLE_GENERATED.applies:c}
+WHERE c.content_key = ANY(CAST(:keys AS bytea[])) AND {IN_GENERATION:c}
 
 -- name: settle_paid_before
 -- Advance claimed chunks with paid questions, and a limited number of unclaimed chunks with the same content.
 -- plan: generic
 UPDATE chunks SET {generated}
-WHERE {SETTLE_GENERATED.applies} AND (id, version) IN (
+WHERE (id, version) IN (
     {paid_chunks} AND c.leased_by = :worker
     UNION ALL
     SELECT t.id, t.version FROM ({paid_chunks} AND c.leased_by IS NULL LIMIT :limit FOR UPDATE OF c SKIP LOCKED) t)
@@ -114,16 +115,17 @@ SET {generated},
     {spent}
 FROM jsonb_to_recordset(CAST(:rows AS jsonb))
     AS v(id uuid, version int, token bigint, prompt_tokens int, completion_tokens int, calls int, tier_tokens int[])
-WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND {SETTLE_GENERATED.applies:t}
+WHERE {is_given:t} AND t.id = v.id AND t.version = v.version AND t.lease_token = v.token
+  AND {SETTLE_GENERATED.applies:t}
 
 -- name: settle_same_content
 -- Advance a limited number of other chunks with the same content, claimed or not; the others advance when they are
 -- claimed. Chunks locked by another transaction are skipped.
 -- plan: generic
 UPDATE chunks SET {generated}
-WHERE {SETTLE_GENERATED.applies} AND (id, version) IN (
+WHERE (id, version) IN (
     SELECT id, version FROM chunks
-    WHERE content_key = ANY(CAST(:keys AS bytea[])) AND {SETTLE_GENERATED.applies}
+    WHERE content_key = ANY(CAST(:keys AS bytea[])) AND {IN_GENERATION}
     LIMIT :limit FOR UPDATE SKIP LOCKED)
 
 -- part: failed_replies

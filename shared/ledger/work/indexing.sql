@@ -7,7 +7,7 @@ UPDATE chunks c
 SET {SETTLE_TEXT.sets}, points_token = v.token, leased_by = NULL, due_at = now(), attempts = 0,
     lost_leases = 0
 FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint)
-WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {SETTLE_TEXT.applies:c}
+WHERE {is_given:c} AND c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {SETTLE_TEXT.applies:c}
 RETURNING c.id, c.version
 
 -- name: settle_indexed
@@ -22,7 +22,8 @@ WITH settled AS (
     FROM jsonb_to_recordset(CAST(:rows AS jsonb))
          AS v(id uuid, version int, token bigint, error text, questions text[], reasons text[], similarities real[],
               passed int)
-    WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {SETTLE_INDEXED.applies:c}
+    WHERE {is_given:c} AND c.id = v.id AND c.version = v.version AND c.lease_token = v.token
+      AND {SETTLE_INDEXED.applies:c}
     RETURNING c.id, c.version, CASE WHEN v.questions IS NULL THEN c.content_key END AS content_key, v.questions,
               v.reasons, v.similarities
 ), described AS (

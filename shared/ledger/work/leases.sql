@@ -9,14 +9,17 @@ WITH valid AS MATERIALIZED (
     SELECT t.id, t.version, v.token AS lease_token
     FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint)
     JOIN documents t ON t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
+    WHERE {is_given:t}
 ), free AS MATERIALIZED (
     SELECT t.id, t.version
     FROM valid v
     JOIN documents t
       ON t.id = v.id AND t.version = v.version AND t.lease_token = v.lease_token AND t.leased_by IS NOT NULL
+    WHERE {is_given:t}
     FOR NO KEY UPDATE OF t SKIP LOCKED
 ), extended AS (
-    UPDATE documents t SET due_at = now() + :lease FROM free f WHERE t.id = f.id AND t.version = f.version
+    UPDATE documents t SET due_at = now() + :lease FROM free f
+    WHERE {is_given:t} AND t.id = f.id AND t.version = f.version
 )
 SELECT v.lease_token, f.id IS NOT NULL AS is_extended FROM valid v LEFT JOIN free f USING (id, version)
 
@@ -25,18 +28,18 @@ SELECT v.lease_token, f.id IS NOT NULL AS is_extended FROM valid v LEFT JOIN fre
 WITH valid AS MATERIALIZED (
     SELECT t.id, t.version, v.token AS lease_token
     FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint)
-    JOIN chunks t ON t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
-     AND {OPEN_CHUNKS:t}
+    JOIN chunks_open t ON t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
+    WHERE {is_given:t}
 ), free AS MATERIALIZED (
     SELECT t.id, t.version
     FROM valid v
-    JOIN chunks t
+    JOIN chunks_open t
       ON t.id = v.id AND t.version = v.version AND t.lease_token = v.lease_token AND t.leased_by IS NOT NULL
-     AND {OPEN_CHUNKS:t}
+    WHERE {is_given:t}
     FOR NO KEY UPDATE OF t SKIP LOCKED
 ), extended AS (
-    UPDATE chunks t SET due_at = now() + :lease FROM free f
-    WHERE t.id = f.id AND t.version = f.version AND {OPEN_CHUNKS:t}
+    UPDATE chunks_open t SET due_at = now() + :lease FROM free f
+    WHERE {is_given:t} AND t.id = f.id AND t.version = f.version
 )
 SELECT v.lease_token, f.id IS NOT NULL AS is_extended FROM valid v LEFT JOIN free f USING (id, version)
 
@@ -45,21 +48,24 @@ WITH valid AS MATERIALIZED (
     SELECT t.id, t.version, v.token AS lease_token
     FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint)
     JOIN pages t ON t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
+    WHERE {is_given:t}
 ), free AS MATERIALIZED (
     SELECT t.id, t.version
     FROM valid v
     JOIN pages t
       ON t.id = v.id AND t.version = v.version AND t.lease_token = v.lease_token AND t.leased_by IS NOT NULL
+    WHERE {is_given:t}
     FOR NO KEY UPDATE OF t SKIP LOCKED
 ), extended AS (
-    UPDATE pages t SET due_at = now() + :lease FROM free f WHERE t.id = f.id AND t.version = f.version
+    UPDATE pages t SET due_at = now() + :lease FROM free f
+    WHERE {is_given:t} AND t.id = f.id AND t.version = f.version
 )
 SELECT v.lease_token, f.id IS NOT NULL AS is_extended FROM valid v LEFT JOIN free f USING (id, version)
 
 -- part: valid_leases
 -- The leases that still hold.
 FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint)
-WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
+WHERE {is_given:t} AND t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
 
 -- name: release_documents
 -- End leases on documents without an attempt.
@@ -69,7 +75,7 @@ UPDATE documents t SET {RELEASE_DOCUMENT.sets}, due_at = now(), leased_by = NULL
 -- name: release_chunks
 -- End leases on chunks without an attempt.
 -- plan: generic
-UPDATE chunks t SET due_at = now(), leased_by = NULL {valid_leases} AND {OPEN_CHUNKS:t}
+UPDATE chunks_open t SET due_at = now(), leased_by = NULL {valid_leases}
 
 -- name: expire_documents
 -- End leases on documents as if their worker had died: the next claim counts them as lost.
@@ -79,4 +85,4 @@ UPDATE documents t SET due_at = now() {valid_leases}
 -- name: expire_chunks
 -- End leases on chunks in the same way.
 -- plan: generic
-UPDATE chunks t SET due_at = now() {valid_leases} AND {OPEN_CHUNKS:t}
+UPDATE chunks_open t SET due_at = now() {valid_leases}

@@ -129,7 +129,7 @@ WHERE b.day = {today} AND b.pages >= coalesce(v.most, CAST(:most_of_others AS bi
 -- Lock some documents with due pages of tenants that have reached their limits.
 SELECT d.id, r.most FROM ({has_reached_limit}) r JOIN documents d ON d.tenant = r.tenant
 WHERE d.id IN (SELECT w.document_id FROM pages w
-               WHERE {TO_READ:w} AND w.tenant = r.tenant AND w.leased_by IS NULL AND w.due_at <= now() LIMIT :limit)
+               WHERE {READ_QUEUE:w} AND w.tenant = r.tenant AND w.leased_by IS NULL AND w.due_at <= now() LIMIT :limit)
   AND {PAGES_READ.applies:d}
 ORDER BY d.id FOR NO KEY UPDATE
 
@@ -151,7 +151,7 @@ WHERE d.id = v.id AND {PAGES_READ.applies:d}
 -- Lock some documents whose pages wait for the end of the day, although their tenants have not reached their limits.
 SELECT d.id FROM documents d
 WHERE d.id IN (SELECT w.document_id FROM pages w
-               WHERE {TO_READ:w} AND w.leased_by IS NULL AND w.due_at = {midnight}
+               WHERE {READ_QUEUE:w} AND w.leased_by IS NULL AND w.due_at = {midnight}
                  AND w.tenant NOT IN (SELECT r.tenant FROM ({has_reached_limit}) r) LIMIT :limit)
   AND {PAGES_READ.applies:d}
 ORDER BY d.id FOR NO KEY UPDATE
@@ -171,7 +171,7 @@ UPDATE documents SET error = NULL, updated_at = now() WHERE id = ANY(CAST(:ids A
 SELECT d.id FROM documents d
 WHERE d.id IN (SELECT w.document_id
                FROM (SELECT w.document_id, w.languages FROM pages w
-                     WHERE {TO_READ:w} AND w.leased_by IS NULL AND w.due_at <= now() - interval '2 minutes'
+                     WHERE {READ_QUEUE:w} AND w.leased_by IS NULL AND w.due_at <= now() - interval '2 minutes'
                      LIMIT :examined) w
                WHERE NOT string_to_array(w.languages, '+') <@ CAST(:languages AS text[]))
   AND {PAGES_READ.applies:d} AND d.error IS NULL
@@ -185,7 +185,7 @@ UPDATE documents SET error = :reason, updated_at = now() WHERE id = ANY(CAST(:id
 -- Delete this explanation from some documents.
 UPDATE documents SET error = NULL, updated_at = now()
 WHERE id IN (SELECT d.id FROM documents d
-             WHERE d.id IN (SELECT w.document_id FROM pages w WHERE {TO_READ:w})
+             WHERE d.id IN (SELECT w.document_id FROM pages w WHERE {READ_QUEUE:w})
                AND {PAGES_READ.applies:d} AND d.error = :reason
              ORDER BY d.id LIMIT :limit FOR NO KEY UPDATE)
 

@@ -11,7 +11,7 @@ WITH parsed AS (
         due_at = now(), updated_at = now()
     FROM jsonb_to_recordset(CAST(:rows AS jsonb))
         AS v(id uuid, token bigint, title text, media_type text, reader text, text_coverage real, missing jsonb)
-    WHERE d.id = v.id AND d.lease_token = v.token AND {SETTLE_PARSED.applies:d}
+    WHERE {is_given:d} AND d.id = v.id AND d.lease_token = v.token AND {SETTLE_PARSED.applies:d}
     RETURNING d.id, d.version, v.title, v.media_type, v.text_coverage, v.missing
 )
 UPDATE document_versions o

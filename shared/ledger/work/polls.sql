@@ -5,7 +5,7 @@
 SELECT EXISTS (SELECT 1 FROM sweeps WHERE due_at <= now())
 
 -- name: finish
-SELECT EXISTS (SELECT 1 FROM documents WHERE {OPEN_DOCUMENTS} AND due_at <= now())
+SELECT EXISTS (SELECT 1 FROM documents WHERE {ENDING_QUEUE} AND due_at <= now())
 
 -- name: describe
 SELECT EXISTS (SELECT 1 FROM documents WHERE description_due_at <= now())
@@ -52,7 +52,7 @@ SELECT EXISTS (SELECT 1 FROM job_claims)
 
 -- name: wake_batches
 SELECT EXISTS (SELECT 1 FROM batches WHERE {OPEN_BATCHES} AND due_at <= now())
-    OR EXISTS (SELECT 1 FROM chunks WHERE {TO_GENERATE})
+    OR EXISTS (SELECT 1 FROM chunks WHERE {GENERATE_QUEUE})
 
 -- name: repair_indexes
 SELECT EXISTS (SELECT 1 FROM collections WHERE damage IS NOT NULL)

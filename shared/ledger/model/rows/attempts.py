@@ -22,7 +22,7 @@ def lease_columns(lease: Lease) -> dict[str, Any]:
     return {"id": lease.id, "version": lease.version, "token": lease.token}
 
 
-def lease_rows(leases: Sequence[Lease]) -> dict[str, str]:
+def lease_rows(leases: Sequence[Lease]) -> dict[str, Any]:
     return encoded(map(lease_columns, leases))
 
 
@@ -63,7 +63,7 @@ def reply_values(replies: Sequence[PaidReply]) -> list[dict[str, Any]]:
     ]
 
 
-def failure_rows(failures: Sequence[FailedAttempt]) -> dict[str, str]:
+def failure_rows(failures: Sequence[FailedAttempt]) -> dict[str, Any]:
     return encoded(
         lease_columns(failure.lease)
         | usage_columns(failure.usage, failure.calls, failure.by_tier)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from shared.domain.stages.batches import PlannedLine
 from shared.domain.stages.work import Lease
@@ -10,7 +11,7 @@ from shared.ledger.model.rows.attempts import lease_columns
 from shared.ledger.model.rows.encoding import bytea, encoded
 
 
-def planned_rows(lines: Sequence[PlannedLine]) -> dict[str, str]:
+def planned_rows(lines: Sequence[PlannedLine]) -> dict[str, Any]:
     return encoded(
         lease_columns(line.lease)
         | {
@@ -23,6 +24,6 @@ def planned_rows(lines: Sequence[PlannedLine]) -> dict[str, str]:
     )
 
 
-def failed_line_rows(leases: Sequence[Lease], live: Collection[int]) -> dict[str, str]:
+def failed_line_rows(leases: Sequence[Lease], live: Collection[int]) -> dict[str, Any]:
     """Return failed lines; `live` marks a line with a token in `live`."""
     return encoded(lease_columns(lease) | {"live": lease.token in live} for lease in leases)

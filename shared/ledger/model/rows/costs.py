@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from shared.domain.spending.usage import Cost
 from shared.ledger.model.estimated import marked
 from shared.ledger.model.rows.encoding import encoded
 
 
-def cost_rows(costs: Sequence[Cost]) -> dict[str, str]:
+def cost_rows(costs: Sequence[Cost]) -> dict[str, Any]:
     return encoded(
         {
             "token": cost.token,

@@ -29,8 +29,10 @@ def _identity(value: object) -> str:
     raise TypeError
 
 
-def encoded(values: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    return {"rows": as_json(list(values))}
+def encoded(values: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the parameters of a group: its `rows`, and the `ids` of rows that have one (`is_given`)."""
+    rows = list(values)
+    return {"rows": as_json(rows), "ids": [row["id"] for row in rows if "id" in row]}
 
 
 def bytea(value: bytes) -> str:

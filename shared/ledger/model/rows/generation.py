@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.spending.usage import Usage, UsageByTier, total
@@ -43,7 +44,7 @@ def chunk_to_generate(row: Row) -> ChunkToGenerate:
     )
 
 
-def generated_rows(outcomes: Sequence[GenerateOutcome]) -> dict[str, str]:
+def generated_rows(outcomes: Sequence[GenerateOutcome]) -> dict[str, Any]:
     return encoded(
         lease_columns(outcome.chunk.lease)
         | usage_columns(outcome.usage, outcome.calls, outcome.by_tier)
@@ -58,7 +59,7 @@ def generated_rows(outcomes: Sequence[GenerateOutcome]) -> dict[str, str]:
     )
 
 
-def key_rows(chunks: Sequence[tuple[ChunkToGenerate, bytes]]) -> dict[str, str]:
+def key_rows(chunks: Sequence[tuple[ChunkToGenerate, bytes]]) -> dict[str, Any]:
     """Return chunks, each with its new key; `again` marks a key that an earlier chunk has."""
     keys = [key for _, key in chunks]
     return encoded(
@@ -69,6 +70,6 @@ def key_rows(chunks: Sequence[tuple[ChunkToGenerate, bytes]]) -> dict[str, str]:
 
 def reply_rows(
     chunk: ChunkToGenerate, replies: Sequence[PaidReply], usage: Usage, calls: int, by_tier: UsageByTier
-) -> dict[str, str]:
+) -> dict[str, Any]:
     reply = {"content_key": bytea(chunk.content_key), "tenant": chunk.tenant, "replies": reply_values(replies)}
     return encoded([lease_columns(chunk.lease) | usage_columns(usage, calls, by_tier) | reply])

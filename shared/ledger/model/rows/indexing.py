@@ -48,7 +48,7 @@ def chunk_to_index(row: Row) -> ChunkToIndex:
     )
 
 
-def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
+def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, Any]:
     return encoded(
         lease_columns(outcome.chunk.lease) | {"error": outcome.error, "passed": outcome.passed} | _results(outcome)
         for outcome in outcomes
@@ -68,12 +68,12 @@ def _results(outcome: IndexOutcome) -> dict[str, Any]:
     }
 
 
-def written_rows(chunks: Iterable[ChunkToIndex]) -> dict[str, str]:
+def written_rows(chunks: Iterable[ChunkToIndex]) -> dict[str, Any]:
     """Return chunks by their leases, each with its document."""
     return encoded(lease_columns(chunk.lease) | {"document_id": chunk.document_id} for chunk in chunks)
 
 
-def late_rows(leases: Iterable[tuple[ChunkToIndex, bool]]) -> dict[str, str]:
+def late_rows(leases: Iterable[tuple[ChunkToIndex, bool]]) -> dict[str, Any]:
     """Return chunks; `later` marks a chunk that another worker may still write."""
     return encoded(
         lease_columns(chunk.lease)

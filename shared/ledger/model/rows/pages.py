@@ -11,7 +11,7 @@ from shared.ledger.model.rows.encoding import bytea, encoded
 from shared.ledger.postgres.connections import Row
 
 
-def page_rows(outcome: PagesOutcome) -> dict[str, str]:
+def page_rows(outcome: PagesOutcome) -> dict[str, Any]:
     """Return the pages of a document."""
     languages = "+".join(outcome.languages)
     return encoded(
@@ -42,7 +42,7 @@ def page_to_read(row: Row) -> PageToRead:
     )
 
 
-def read_rows(outcomes: Sequence[PageOutcome]) -> dict[str, str]:
+def read_rows(outcomes: Sequence[PageOutcome]) -> dict[str, Any]:
     return encoded(
         lease_columns(outcome.page.lease)
         | {"key": bytea(outcome.page.key), "tenant": outcome.page.tenant}

@@ -55,7 +55,7 @@ def new_languages(parsed: Iterable[ParseOutcome]) -> Mapping[UUID, set[str]]:
     return new
 
 
-def parsed_rows(outcomes: Sequence[ParseOutcome]) -> dict[str, str]:
+def parsed_rows(outcomes: Sequence[ParseOutcome]) -> dict[str, Any]:
     return encoded(
         {
             "id": outcome.document.lease.id,
@@ -70,7 +70,7 @@ def parsed_rows(outcomes: Sequence[ParseOutcome]) -> dict[str, str]:
     )
 
 
-def chunk_rows(chunks: Iterable[tuple[UUID, NewChunk]]) -> dict[str, str]:
+def chunk_rows(chunks: Iterable[tuple[UUID, NewChunk]]) -> dict[str, Any]:
     """Return chunks, each with the id of its document."""
     return encoded(
         {

@@ -156,7 +156,8 @@ CREATE TABLE documents (
     CONSTRAINT fk_documents_collection_id FOREIGN KEY (collection_id) REFERENCES collections (id) ON DELETE CASCADE
 );
 
-CREATE INDEX ix_documents_due ON documents (tenant, lane, due_at) WHERE state IN ('queued', 'parsing');
+-- Only statements that name lanes use the indexes of queues: see `QUEUES` in `shared/ledger/model/states.py`.
+CREATE INDEX ix_documents_due ON documents (tenant, lane, due_at) WHERE state IN ('queued', 'parsing') AND lane >= 0;
 
 CREATE INDEX ix_documents_leased ON documents (tenant) WHERE leased_by IS NOT NULL;
 
@@ -164,7 +165,7 @@ CREATE INDEX ix_documents_suspects ON documents (state, due_at)
     WHERE lost_leases > 0 AND state IN ('queued', 'parsing');
 
 -- For open documents, `due_at` is when the scheduler next checks whether a dead worker left them unfinished.
-CREATE INDEX ix_documents_open ON documents (due_at) WHERE state IN ('indexing', 'searchable');
+CREATE INDEX ix_documents_open ON documents (due_at) WHERE state IN ('indexing', 'searchable') AND lane >= 0;
 
 CREATE INDEX ix_documents_deleting ON documents (due_at) WHERE state = 'deleting';
 
@@ -283,11 +284,13 @@ CREATE TABLE chunks_ended PARTITION OF chunks (CONSTRAINT pk_chunks_ended PRIMAR
     FOR VALUES IN ('indexed', 'dead', 'discarded')
     WITH (autovacuum_vacuum_scale_factor = 0.02);
 
-CREATE INDEX ix_chunks_to_index_text ON chunks_open (tenant, lane, embedding_model, due_at) WHERE state = 'parsed';
+CREATE INDEX ix_chunks_to_index_text ON chunks_open (tenant, lane, embedding_model, due_at)
+    WHERE state = 'parsed' AND lane >= 0;
 
-CREATE INDEX ix_chunks_to_generate ON chunks_open (tenant, lane, due_at) WHERE state = 'generating';
+CREATE INDEX ix_chunks_to_generate ON chunks_open (tenant, lane, due_at) WHERE state = 'generating' AND lane >= 0;
 
-CREATE INDEX ix_chunks_to_index_questions ON chunks_open (tenant, lane, embedding_model, due_at) WHERE state = 'generated';
+CREATE INDEX ix_chunks_to_index_questions ON chunks_open (tenant, lane, embedding_model, due_at)
+    WHERE state = 'generated' AND lane >= 0;
 
 CREATE INDEX ix_chunks_in_indexing ON chunks_open (tenant) WHERE state IN ('parsed', 'generated') AND leased_by IS NOT NULL;
 
@@ -298,10 +301,11 @@ CREATE INDEX ix_chunks_dead ON chunks_ended (tenant, settled_at, id, version) WH
 
 CREATE INDEX ix_chunks_document ON chunks (document_id, version, ordinal);
 
-CREATE INDEX ix_chunks_generating_key ON chunks_open (content_key) WHERE state = 'generating';
+CREATE INDEX ix_chunks_generating_key ON chunks_open (content_key) WHERE state = 'generating' AND version > 0;
 
 -- Two workers never pay for the same content concurrently.
-CREATE UNIQUE INDEX uq_chunks_leased_key ON chunks_open (content_key) WHERE state = 'generating' AND leased_by IS NOT NULL;
+CREATE UNIQUE INDEX uq_chunks_leased_key ON chunks_open (content_key)
+    WHERE state = 'generating' AND leased_by IS NOT NULL AND version > 0;
 
 -- Contents of chunks: inserted with the chunk, and deleted by the statement that deletes the chunk. There is no foreign
 -- key, because it would look up the chunk of each row separately.
@@ -357,7 +361,7 @@ CREATE TABLE pages (
         REFERENCES document_versions (document_id, version) ON DELETE CASCADE
 );
 
-CREATE INDEX ix_pages_to_read ON pages (tenant, lane, due_at) WHERE state = 'waiting';
+CREATE INDEX ix_pages_to_read ON pages (tenant, lane, due_at) WHERE state = 'waiting' AND lane >= 0;
 
 CREATE INDEX ix_pages_leased ON pages (tenant) WHERE state = 'waiting' AND leased_by IS NOT NULL;
 
