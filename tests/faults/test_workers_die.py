@@ -227,8 +227,8 @@ def test_stalled_indexing_worker_cannot_damage_live_version(fleet, provider, sta
 
 @guards(
     "shared/ledger/work/parsing.sql",
-    "WHERE d.id = v.id AND d.lease_token = v.token AND",
-    "WHERE d.id = v.id AND",
+    "AND d.id = v.id AND d.lease_token = v.token AND",
+    "AND d.id = v.id AND",
     means="a parse is recorded without its fencing token",
 )
 def test_stalled_parsing_worker_cannot_write_old_chunks(fleet, provider, start_scenario):
