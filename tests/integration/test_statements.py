@@ -32,7 +32,7 @@ async def test_each_index_claim_is_one_statement(services, library, provider):
     await library.add(HARBOUR)
     await work(services, "parse")
 
-    with sent_statements("UPDATE chunks w") as sent:
+    with sent_statements("UPDATE chunks_open w") as sent:
         assert len(await services.ledger[IndexWork].claim(10)) == 1
         assert await services.ledger[IndexWork].claim(10, suspects=True) == []
     assert len(sent) == 2
