@@ -41,8 +41,8 @@ _INSTALL = """
     FOR EACH ROW EXECUTE FUNCTION refuse_unknown_transition('{column}')
 """
 
-# A row that leaves a partition for another one is deleted and inserted for triggers of rows, and updated for those of
-# statements.
+# To a trigger of rows, a row that moves to another partition is deleted and inserted; to a trigger of statements, it is
+# updated.
 _PARTITIONED = "chunks"
 _CHECK_PARTITIONED = f"""
     CREATE OR REPLACE FUNCTION refuse_unknown_transition_of_chunks() RETURNS trigger LANGUAGE plpgsql AS $$
