@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 from redis.asyncio import Redis
@@ -223,3 +224,27 @@ async def test_excess_large_documents_are_released(services, wakeups, library):
         assert (await connection.execute(Statement(due))).scalar_one() == most
     other = await replace(services.parser, wakeups=wakeups).claim(stage.slots, {})
     assert len(other) == most - stage.reserved
+
+
+@guards(
+    "shared/ingest/parse/stage.py",
+    "max(self._room - sum(held.values()), self.reserved - of_others)",
+    "self._room - sum(held.values())",
+    means="a tenant's small documents behind its large one delay every other tenant",
+)
+async def test_many_small_documents_leave_slots_to_others(services, wakeups, library):
+    await add_pack(services, library, [f"Small text {number}." for number in range(MOST_TOGETHER)])
+    stage, held = replace(services.parser, wakeups=wakeups), Counter()
+    while claimed := await stage.claim(stage.slots, held):
+        held.update(document.tenant for document in claimed)
+    stage._room = stage.slots_of_large  # a large document is claimed, or one takes seconds
+    assert held.total() > stage.slots_of_large
+    assert await stage.claim(stage.slots, held) == []
+
+    for _ in range(2):
+        await Library(services, "quiet").add(f"A note {uuid4()}.")
+    claimed = await stage.claim(stage.slots, held)
+    held.update(document.tenant for document in claimed)
+
+    assert [document.tenant for document in claimed] == ["quiet"] * stage.reserved
+    assert await stage.claim(stage.slots, held) == []

@@ -94,8 +94,13 @@ class ParseStage(Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAtte
         self._room = self.slots_of_large  # documents that may be in progress now
 
     async def claim(self, limit: int, held: Mapping[str, int]) -> list[DocumentToParse]:
-        """Claim documents: few at first, and twice as many after each claim of small documents only."""
-        limit = min(limit, self._room - sum(held.values()))
+        """Claim documents: few at first, and twice as many after each claim of small documents only.
+
+        A tenant with many of them may hold more than there is room for after its first large document. The reserved
+        slots are free for others even then.
+        """
+        of_others = sum(held.values()) - max(held.values(), default=0)
+        limit = min(limit, max(self._room - sum(held.values()), self.reserved - of_others))
         if limit <= 0:
             return []
         await self.uploads.require()
