@@ -70,7 +70,7 @@ client: $(VENV)/.dev ## generate the Python client's models, and its synchronous
 	$(IN) clients/python/generate_models.py && $(IN) clients/python/generate_sync.py
 
 faults: $(VENV)/.dev ## break a running deployment, and count lost and twice-paid work (minutes)
-	$(IN) -m pytest tests/faults tests/properties/test_histories.py --faults full
+	$(IN) -m pytest tests/faults tests/properties/test_histories.py --faults full --numprocesses 2 --dist loadfile
 
 soak: $(VENV)/.dev ## kill and restart hundreds of processes under load, at a provider's limit (half an hour)
 	$(IN) -m pytest tests/faults --faults soak -m long
