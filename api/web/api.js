@@ -168,18 +168,40 @@ function dispatch(block, onEvent) {
 }
 
 /**
- * Upload a file as a form. XMLHttpRequest is used because `fetch` reports no progress.
- * @param {File} file
- * @param {Record<string, string>} fields
- * @param {(share: number) => void} onProgress
- * @param {AbortSignal} signal
+ * Upload a file as a form.
+ * @param {File} file @param {Record<string, string>} fields @param {(share: number) => void} onProgress @param {AbortSignal} signal
+ * @returns {Promise<Http.Reply<"/v1/documents", "POST"> & {unchanged: boolean}>}
  */
 export async function upload(file, fields, onProgress, signal) {
+  const form = new FormData();
+  for (const [name, value] of Object.entries(fields)) form.append(name, value);
+  form.append("file", file, file.name);
+  const request = await uploaded("/v1/documents", form, onProgress, signal);
+  return { ...JSON.parse(request.response), unchanged: request.status === 200 };
+}
+
+/**
+ * Upload small files as lines of one request.
+ * @param {{external_id: string, filename: string, media_type?: string, content_base64: string}[]} lines
+ * @param {string} collection @param {(share: number) => void} onProgress @param {AbortSignal} signal
+ * @returns {Promise<Api["BatchResult"][]>} the result of each line
+ */
+export async function uploadTogether(lines, collection, onProgress, signal) {
+  const body = new Blob([lines.map((line) => JSON.stringify(line)).join("\n")], { type: "application/x-ndjson" });
+  const request = await uploaded(`/v1/documents:batch?collection=${encodeURIComponent(collection)}`, body, onProgress, signal);
+  return request.response.split("\n").filter(Boolean).map((/** @type {string} */ line) => JSON.parse(line));
+}
+
+/**
+ * @param {string} path @param {FormData | Blob} body @param {(share: number) => void} onProgress @param {AbortSignal} signal
+ * @returns {Promise<XMLHttpRequest>} the answered request
+ */
+async function uploaded(path, body, onProgress, signal) {
   for (;;) {
     signal.throwIfAborted();
     const usedKey = key();
     try {
-      return await uploadOnce(file, fields, onProgress, signal);
+      return await uploadedOnce(path, body, onProgress, signal);
     } catch (problem) {
       if (problem.status !== 401) throw problem;
       if (usedKey === key()) await requestKey();
@@ -188,26 +210,32 @@ export async function upload(file, fields, onProgress, signal) {
 }
 
 /**
- * @param {File} file @param {Record<string, string>} fields @param {(share: number) => void} onProgress @param {AbortSignal} signal
- * @returns {Promise<Http.Reply<"/v1/documents", "POST"> & {unchanged: boolean}>}
+ * Send a body with progress: `fetch` reports none.
+ * @param {string} path @param {FormData | Blob} body @param {(share: number) => void} onProgress @param {AbortSignal} signal
+ * @returns {Promise<XMLHttpRequest>}
  */
-function uploadOnce(file, fields, onProgress, signal) {
+function uploadedOnce(path, body, onProgress, signal) {
   return new Promise((resolve, reject) => {
-    const form = new FormData();
-    for (const [name, value] of Object.entries(fields)) form.append(name, value);
-    form.append("file", file, file.name);
     const request = new XMLHttpRequest();
-    request.open("POST", `${ROOT}/v1/documents`);
+    request.open("POST", ROOT + path);
     if (key()) request.setRequestHeader("authorization", `Bearer ${key()}`);
-    request.responseType = "json";
     request.upload.addEventListener("progress", (event) => onProgress(event.loaded / event.total));
     request.addEventListener("load", () => {
-      if (request.status < 300) resolve({ ...request.response, unchanged: request.status === 200 });
-      else reject(new Problem({ status: request.status, ...request.response }, (name) => request.getResponseHeader(name)));
+      if (request.status < 300) resolve(request);
+      else reject(new Problem({ status: request.status, ...parsed(request.response) }, (name) => request.getResponseHeader(name)));
     });
     request.addEventListener("error", () => reject(new Problem({ detail: say`The server is unreachable.` })));
     request.addEventListener("abort", () => reject(new DOMException("stopped", "AbortError")));
     signal.addEventListener("abort", () => request.abort());
-    request.send(form);
+    request.send(body);
   });
+}
+
+/** Return an error's body; an empty one if a proxy sent something else. @param {string} text */
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return {};
+  }
 }

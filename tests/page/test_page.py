@@ -69,6 +69,26 @@ async def test_uploaded_documents_show_their_states(visit, deployment, files):
     await expect(visit.page.locator(".reasons")).to_contain_text(next(d["error"] for d in documents if d["error"]))
 
 
+async def test_small_files_are_uploaded_together(visit, deployment, tmp_path):
+    files = [tmp_path / f"memo-{number}.md" for number in range(60)]
+    for number, file in enumerate(files):
+        file.write_text(f"# Memo {number}\n\nGrüße vom Büro {number}.")
+    deployment.client.put("/v1/collections/memos", json={}).raise_for_status()
+    sent = []
+    visit.page.on("request", lambda request: sent.append((request.method, request.url)))
+    await visit.go("/documents?collection=memos")
+    await visit.page.locator("input[type=file]").set_input_files(files)
+    await expect(visit.page.locator(".uploads")).to_contain_text("60 files uploaded")
+
+    documents = deployment.wait_until_settled(60, collection="memos")
+    assert {(each["filename"], each["media_type"], each["state"]) for each in documents} == {
+        (file.name, "text/markdown", "ready") for file in files
+    }
+    assert len([url for method, url in sent if method == "POST" and "/v1/documents" in url]) == 1
+    first = next(each for each in documents if each["filename"] == "memo-0.md")
+    assert deployment.client.get(f"/v1/documents/{first['id']}/content").content == files[0].read_bytes()
+
+
 async def test_trial_of_text_stores_nothing(visit, deployment):
     before = deployment.client.get("/v1/status").json()["documents"]
     await visit.go("/lab/try")

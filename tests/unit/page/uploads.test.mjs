@@ -4,25 +4,31 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { drawn, openPage, pass, settled, stopClock } from "./browser.mjs";
 
-/** Answer each upload with the status that `reply` returns for its file name; without one, it waits. */
-function answering(reply) {
-  const sent = [];
+/**
+ * Answer each upload with the status that `reply` returns for its file name; without one, it waits. Lines of a request
+ * are answered one by one; `ofLines` may answer the whole request instead. Returns the names of each request's files.
+ */
+function answering(reply, ofLines = () => null) {
+  const requests = [];
   globalThis.XMLHttpRequest = class extends EventTarget {
     upload = new EventTarget();
-    response = {};
+    response = "{}";
     headers = {};
     open() {}
     setRequestHeader() {}
     getResponseHeader(name) { return this.headers[name] ?? null; }
     abort() { this.dispatchEvent(new Event("abort")); }
-    send(form) {
-      const { name } = form.get("file");
-      sent.push(name);
-      const answer = reply(name, sent.length);
-      if (answer) queueMicrotask(() => this.dispatchEvent(Object.assign(this, answer) && new Event("load")));
+    async send(body) {
+      const lines = body instanceof FormData ? null : (await body.text()).split("\n").map((line) => JSON.parse(line));
+      const names = lines ? lines.map((line) => line.filename) : [body.get("file").name];
+      requests.push(names);
+      const answer = lines ? ofLines(requests.length) ?? { status: 200, response: names.map(reply) } : reply(names[0], requests.length);
+      if (!answer) return;
+      const response = lines && Array.isArray(answer.response) ? answer.response.map((each) => JSON.stringify(each)).join("\n") : JSON.stringify(answer.response ?? {});
+      this.dispatchEvent(Object.assign(this, answer, { response }) && new Event("load"));
     }
   };
-  return sent;
+  return requests;
 }
 
 const files = (...names) => names.map((name) => ({ file: new File([""], name), path: name }));
@@ -33,8 +39,8 @@ test("waiting uploads are never dropped", async () => {
   const { send } = await openPage()("parts/uploads.js");
   send(files(...numbered(420)), {}, 0, () => {});
   send(files(...numbered(5)), {}, 0, () => {});
-  while (sent.length < 425) await settled();
-  assert.equal(sent.length, 425);
+  while (sent.flat().length < 425) await settled();
+  assert.equal(sent.flat().length, 425);
 });
 
 test("proxy without server loses no file", async (t) => {
@@ -46,7 +52,66 @@ test("proxy without server loses no file", async (t) => {
   assert.match(drawn(uploads()).text, /1 file uploading.*The server did not respond\./);
   await pass(t, 2000);
   assert.match(drawn(uploads()).text, /1 file uploaded/);
-  assert.deepEqual(sent, ["patient.txt", "patient.txt"]);
+  assert.deepEqual(sent, [["patient.txt"], ["patient.txt"]]);
+});
+
+test("small files share requests", async () => {
+  const sent = answering(() => ({ status: 202 }));
+  const { send, uploads } = await openPage()("parts/uploads.js");
+  let refreshed = 0;
+  send(files(...numbered(250)), { collection: "notes" }, 0, () => (refreshed += 1));
+  while (sent.flat().length < 250) await settled();
+  await settled();
+  assert.match(drawn(uploads()).text, /250 files uploaded/);
+  assert.deepEqual(sent.map((names) => names.length), [100, 100, 50]);
+  assert.equal(refreshed, 3);
+});
+
+test("large files are uploaded alone", async () => {
+  const sent = answering(() => ({ status: 202 }));
+  const { send } = await openPage()("parts/uploads.js");
+  const large = numbered(25).map((name) => ({ file: new File(["x".repeat(70_000)], name), path: name }));
+  send(large, { collection: "notes" }, 0, () => {});
+  while (sent.length < 25) await settled();
+  assert.deepEqual(sent, numbered(25).map((name) => [name]));
+});
+
+test("file that its request did not accept is uploaded alone", async () => {
+  const sent = answering((name) => (name === "7" ? { status: 413, response: { detail: "Enough." } } : { status: name === "8" ? 200 : 202 }));
+  const { send, uploads } = await openPage()("parts/uploads.js");
+  send(files(...numbered(30)), { collection: "notes" }, 0, () => {});
+  while (sent.length < 2) await settled();
+  await settled();
+  const { text } = drawn(uploads());
+  assert.match(text, /29 files uploaded, 1 rejected.*7 Enough\..*8 already uploaded/s);
+  assert.deepEqual(sent[1], ["7"]);
+});
+
+test("request of small files is retried", async (t) => {
+  stopClock(t, "2026-10-01T08:00:00Z");
+  const sent = answering(() => ({ status: 202 }), (number) => (number === 1 ? { status: 503, response: { detail: "The server is starting." } } : null));
+  const { send, uploads } = await openPage()("parts/uploads.js");
+  send(files(...numbered(40)), { collection: "notes" }, 0, () => {});
+  while (!sent.length) await settled();
+  await settled();
+  assert.match(drawn(uploads()).text, /40 files uploading.*The server is starting\./s);
+  await pass(t, 2000);
+  while (sent.length < 2) await settled();
+  await settled();
+  assert.match(drawn(uploads()).text, /40 files uploaded/);
+  assert.deepEqual(sent.map((names) => names.length), [40, 40]);
+});
+
+test("stopped request of small files uploads nothing more", async () => {
+  const sent = answering(() => ({ status: 202 }), () => ({ status: 429, response: { detail: "Enough for today." }, headers: { "retry-after": "43200" } }));
+  const { send, uploads } = await openPage()("parts/uploads.js");
+  send(files(...numbered(25)), { collection: "notes" }, 0, () => {});
+  while (!sent.length) await settled();
+  await settled();
+  drawn(uploads()).handler("click", "Stop")();
+  await settled();
+  assert.match(drawn(uploads()).text, /0 files uploaded, 25 cancelled/);
+  assert.equal(sent.length, 1);
 });
 
 test("stopped uploads free their slots", async () => {
