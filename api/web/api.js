@@ -168,40 +168,16 @@ function dispatch(block, onEvent) {
 }
 
 /**
- * Upload a file as a form.
- * @param {File} file @param {Record<string, string>} fields @param {(share: number) => void} onProgress @param {AbortSignal} signal
- * @returns {Promise<Http.Reply<"/v1/documents", "POST"> & {unchanged: boolean}>}
- */
-export async function upload(file, fields, onProgress, signal) {
-  const form = new FormData();
-  for (const [name, value] of Object.entries(fields)) form.append(name, value);
-  form.append("file", file, file.name);
-  const request = await uploaded("/v1/documents", form, onProgress, signal);
-  return { ...JSON.parse(request.response), unchanged: request.status === 200 };
-}
-
-/**
- * Upload small files as lines of one request.
- * @param {{external_id: string, filename: string, media_type?: string, content_base64: string}[]} lines
- * @param {string} collection @param {(share: number) => void} onProgress @param {AbortSignal} signal
- * @returns {Promise<Api["BatchResult"][]>} the result of each line
- */
-export async function uploadTogether(lines, collection, onProgress, signal) {
-  const body = new Blob([lines.map((line) => JSON.stringify(line)).join("\n")], { type: "application/x-ndjson" });
-  const request = await uploaded(`/v1/documents:batch?collection=${encodeURIComponent(collection)}`, body, onProgress, signal);
-  return request.response.split("\n").filter(Boolean).map((/** @type {string} */ line) => JSON.parse(line));
-}
-
-/**
+ * Upload a body with progress: `fetch` reports none.
  * @param {string} path @param {FormData | Blob} body @param {(share: number) => void} onProgress @param {AbortSignal} signal
  * @returns {Promise<XMLHttpRequest>} the answered request
  */
-async function uploaded(path, body, onProgress, signal) {
+export async function upload(path, body, onProgress, signal) {
   for (;;) {
     signal.throwIfAborted();
     const usedKey = key();
     try {
-      return await uploadedOnce(path, body, onProgress, signal);
+      return await uploadOnce(path, body, onProgress, signal);
     } catch (problem) {
       if (problem.status !== 401) throw problem;
       if (usedKey === key()) await requestKey();
@@ -210,11 +186,10 @@ async function uploaded(path, body, onProgress, signal) {
 }
 
 /**
- * Send a body with progress: `fetch` reports none.
  * @param {string} path @param {FormData | Blob} body @param {(share: number) => void} onProgress @param {AbortSignal} signal
  * @returns {Promise<XMLHttpRequest>}
  */
-function uploadedOnce(path, body, onProgress, signal) {
+function uploadOnce(path, body, onProgress, signal) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.open("POST", ROOT + path);
@@ -222,7 +197,7 @@ function uploadedOnce(path, body, onProgress, signal) {
     request.upload.addEventListener("progress", (event) => onProgress(event.loaded / event.total));
     request.addEventListener("load", () => {
       if (request.status < 300) resolve(request);
-      else reject(new Problem({ status: request.status, ...parsed(request.response) }, (name) => request.getResponseHeader(name)));
+      else reject(new Problem({ status: request.status, ...factsOf(request.response) }, (name) => request.getResponseHeader(name)));
     });
     request.addEventListener("error", () => reject(new Problem({ detail: say`The server is unreachable.` })));
     request.addEventListener("abort", () => reject(new DOMException("stopped", "AbortError")));
@@ -231,10 +206,10 @@ function uploadedOnce(path, body, onProgress, signal) {
   });
 }
 
-/** Return an error's body; an empty one if a proxy sent something else. @param {string} text */
-function parsed(text) {
+/** Return the facts of a problem; none if a proxy has answered. @param {string} reply */
+function factsOf(reply) {
   try {
-    return JSON.parse(text);
+    return JSON.parse(reply);
   } catch {
     return {};
   }

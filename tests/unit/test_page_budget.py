@@ -27,9 +27,9 @@ def test_screen_loads_at_most_43_kilobytes(screen):
             assert len(file.compressed) <= 18_200, name
 
 
-def test_all_screens_load_at_most_156_kilobytes():
+def test_all_screens_load_at_most_157_kilobytes():
     document = len(gzip.compress(PAGE.document("", "ask").encode()))
-    assert document + STYLES + sum(MODULES.values()) <= 156_000
+    assert document + STYLES + sum(MODULES.values()) <= 157_000
     assert len(MODULES) <= 80
 
 

@@ -1,7 +1,7 @@
 // The upload queue: three requests at a time, each with one file and its progress, or with many small files.
 
 import { html, nothing } from "../vendor/lit-html.js";
-import { upload, uploadTogether } from "../api.js";
+import { upload } from "../api.js";
 import { redraw } from "../store.js";
 import { bar } from "./bars.js";
 import { count, plural, size } from "./format.js";
@@ -51,7 +51,7 @@ function next() {
     if (!waiting.length) return;
     const small = waiting.filter((each) => !each.alone && each.fields.collection === waiting[0].fields.collection);
     running += 1;
-    (small.length < FEW ? run(waiting[0]) : runTogether(small.slice(0, TOGETHER))).finally(() => {
+    run(small.length < FEW ? [waiting[0]] : small.slice(0, TOGETHER)).finally(() => {
       running -= 1;
       next();
       redraw();
@@ -59,82 +59,58 @@ function next() {
   }
 }
 
-/** @param {Upload} each */
-async function run(each) {
-  each.state = "sending";
-  for (;;) {
-    try {
-      /** @param {number} share */
-      const onProgress = (share) => (Object.assign(each, { share, problem: null }), redraw());
-      const reply = await upload(each.file, each.fields, onProgress, each.control.signal);
-      Object.assign(each, { state: reply.unchanged ? "unchanged" : "uploaded", problem: null });
-      return finished();
-    } catch (problem) {
-      const stopped = each.control.signal.aborted;
-      if (!stopped && !problem.status && !(await each.file.slice(0, 1).arrayBuffer().then(() => true, () => false))) {
-        Object.assign(each, { share: 0, state: "refused", problem: say`The file was moved or changed. Select it again.` });
-        return;
-      }
-      Object.assign(each, { share: 0, problem: stopped ? null : problem.message });
-      if (stopped || !RETRIED.includes(problem.status)) {
-        each.state = stopped ? "stopped" : "refused";
-        return;
-      }
-      await pause(problem, each.control.signal);
-    }
-  }
-}
-
-/**
- * Upload small files in one request, until it is answered. A file that was not accepted is uploaded alone, which reports
- * its problem.
- * @param {Upload[]} group
- */
-async function runTogether(group) {
-  for (const each of group) each.state = "sending";
-  const lines = await Promise.all(group.map(lineOf));
-  const sent = group.filter((_, index) => lines[index]);
-  const { signal } = group[0].control; // all uploads are stopped together
-  /** @param {number} share */
-  const onProgress = (share) => {
-    for (const each of sent) Object.assign(each, { share, problem: null });
+/** Upload a file, or small files in one request. Those that the server does not accept are then uploaded alone. @param {Upload[]} group */
+async function run(group) {
+  const [first] = group;
+  const { signal } = first.control; // all uploads are stopped together
+  /** @param {Partial<Upload>} changes */
+  const change = (changes) => {
+    for (const each of group) Object.assign(each, changes);
     redraw();
   };
-  while (sent.length && !signal.aborted) {
+  change({ state: "sending" });
+  for (;;) {
     try {
-      const results = await uploadTogether(lines.filter((line) => line !== null), sent[0].fields.collection, onProgress, signal);
-      results.forEach((result, index) => {
-        if (result.status < 300) Object.assign(sent[index], { state: result.status === 200 ? "unchanged" : "uploaded", problem: null });
-      });
-      finished();
-      break;
+      const statuses = await sent(group, (share) => change({ share, problem: null }), signal);
+      for (const [index, status] of statuses.entries()) {
+        Object.assign(group[index], status < 300 ? { state: status === 200 ? "unchanged" : "uploaded", problem: null } : ALONE);
+      }
+      return finished();
     } catch (problem) {
-      if (signal.aborted || !RETRIED.includes(problem.status)) break;
-      for (const each of sent) Object.assign(each, { share: 0, problem: problem.message });
-      await pause(problem, signal);
+      const lost = !signal.aborted && !problem.status && !(await first.file.slice(0, 1).arrayBuffer().then(() => true, () => false));
+      change({ share: 0, problem: signal.aborted ? null : lost ? say`The file was moved or changed. Select it again.` : problem.message });
+      if (signal.aborted) return change({ state: "stopped" });
+      if (lost || !RETRIED.includes(problem.status)) return change(group.length > 1 ? ALONE : { state: "refused" });
+      await new Promise((resolve) => {
+        const clock = setTimeout(resolve, Math.max(PAUSE, problem.again - Date.now()));
+        signal.addEventListener("abort", () => (clearTimeout(clock), resolve(null)), { once: true });
+      });
     }
   }
-  for (const each of group.filter(isOpen)) {
-    Object.assign(each, { state: each.control.signal.aborted ? "stopped" : "waiting", share: 0, problem: null, alone: true });
+}
+
+/** @type {Partial<Upload>} */
+const ALONE = { state: "waiting", alone: true, share: 0, problem: null };
+
+/** Send files, and return the status of each. @param {Upload[]} group @param {(share: number) => void} onProgress @param {AbortSignal} signal @returns {Promise<number[]>} */
+async function sent(group, onProgress, signal) {
+  const [{ file, fields }] = group;
+  if (group.length > 1) {
+    const body = new Blob(await Promise.all(group.map(lineOf)), { type: "application/x-ndjson" });
+    const reply = await upload(`/v1/documents:batch?collection=${encodeURIComponent(fields.collection)}`, body, onProgress, signal);
+    return reply.response.trim().split("\n").map((/** @type {string} */ line) => JSON.parse(line).status);
   }
+  const form = new FormData();
+  for (const [name, value] of Object.entries(fields)) form.append(name, value);
+  form.append("file", file, file.name);
+  return [(await upload("/v1/documents", form, onProgress, signal)).status];
 }
 
-/** Return the line of a file; null if it cannot be read any more. @param {Upload} each */
-async function lineOf(each) {
-  const content = await each.file.arrayBuffer().catch(() => null);
-  if (!content) return null;
-  const encoded = btoa(Array.from(new Uint8Array(content), (byte) => String.fromCharCode(byte)).join(""));
-  const type = each.file.type ? { media_type: each.file.type } : {};
-  return { external_id: each.name, filename: each.file.name, ...type, content_base64: encoded };
-}
-
-/** Wait until an upload may be tried again, or is stopped. @param {{again: number}} problem @param {AbortSignal} signal */
-async function pause(problem, signal) {
-  redraw();
-  await new Promise((resolve) => {
-    const clock = setTimeout(resolve, Math.max(PAUSE, problem.again - Date.now()));
-    signal.addEventListener("abort", () => (clearTimeout(clock), resolve(null)), { once: true });
-  });
+/** @param {Upload} each */
+async function lineOf({ name, file }) {
+  const content = Array.from(new Uint8Array(await file.arrayBuffer()), (byte) => String.fromCharCode(byte)).join("");
+  const type = file.type ? { media_type: file.type } : {};
+  return `${JSON.stringify({ external_id: name, filename: file.name, ...type, content_base64: btoa(content) })}\n`;
 }
 
 const WORDS = { waiting: say`waiting`, sending: "", uploaded: say`uploaded`, unchanged: say`already uploaded`, stopped: say`cancelled`, refused: "" };

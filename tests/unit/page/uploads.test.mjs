@@ -19,7 +19,7 @@ function answering(reply, ofLines = () => null) {
     getResponseHeader(name) { return this.headers[name] ?? null; }
     abort() { this.dispatchEvent(new Event("abort")); }
     async send(body) {
-      const lines = body instanceof FormData ? null : (await body.text()).split("\n").map((line) => JSON.parse(line));
+      const lines = body instanceof FormData ? null : (await body.text()).trim().split("\n").map((line) => JSON.parse(line));
       const names = lines ? lines.map((line) => line.filename) : [body.get("file").name];
       requests.push(names);
       const answer = lines ? ofLines(requests.length) ?? { status: 200, response: names.map(reply) } : reply(names[0], requests.length);
@@ -63,7 +63,7 @@ test("small files share requests", async () => {
   while (sent.flat().length < 250) await settled();
   await settled();
   assert.match(drawn(uploads()).text, /250 files uploaded/);
-  assert.deepEqual(sent.map((names) => names.length), [100, 100, 50]);
+  assert.deepEqual(sent.map((names) => names.length).sort(), [100, 100, 50]);
   assert.equal(refreshed, 3);
 });
 
