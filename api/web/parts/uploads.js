@@ -59,7 +59,7 @@ function next() {
   }
 }
 
-/** Upload a file, or small files in one request. Those that the server does not accept are then uploaded alone. @param {Upload[]} group */
+/** Upload a file, or small files in one request. A small file that is not accepted is then uploaded alone. @param {Upload[]} group */
 async function run(group) {
   const [first] = group;
   const { signal } = first.control; // all uploads are stopped together
