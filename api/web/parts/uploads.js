@@ -72,8 +72,9 @@ async function run(group) {
   for (;;) {
     try {
       const statuses = await sent(group, (share) => change({ share, problem: null }), signal);
-      for (const [index, status] of statuses.entries()) {
-        Object.assign(group[index], status < 300 ? { state: status === 200 ? "unchanged" : "uploaded", problem: null } : ALONE);
+      for (const [index, each] of group.entries()) {
+        const status = statuses[index]; // none after an error that ended the request
+        Object.assign(each, status < 300 ? { state: status === 200 ? "unchanged" : "uploaded", problem: null } : ALONE);
       }
       return finished();
     } catch (problem) {
@@ -97,7 +98,7 @@ async function sent(group, onProgress, signal) {
   const [{ file, fields }] = group;
   if (group.length > 1) {
     const body = new Blob(await Promise.all(group.map(lineOf)), { type: "application/x-ndjson" });
-    const reply = await upload(`/v1/documents:batch?collection=${encodeURIComponent(fields.collection)}`, body, onProgress, signal);
+    const reply = await upload(`/v1/documents:batch?lane=interactive&collection=${encodeURIComponent(fields.collection)}`, body, onProgress, signal);
     return reply.response.trim().split("\n").map((/** @type {string} */ line) => JSON.parse(line).status);
   }
   const form = new FormData();
@@ -108,7 +109,8 @@ async function sent(group, onProgress, signal) {
 
 /** @param {Upload} each */
 async function lineOf({ name, file }) {
-  const content = Array.from(new Uint8Array(await file.arrayBuffer()), (byte) => String.fromCharCode(byte)).join("");
+  let content = "";
+  for (const byte of new Uint8Array(await file.arrayBuffer())) content += String.fromCharCode(byte);
   const type = file.type ? { media_type: file.type } : {};
   return `${JSON.stringify({ external_id: name, filename: file.name, ...type, content_base64: btoa(content) })}\n`;
 }

@@ -14,7 +14,7 @@ function answering(reply, ofLines = () => null) {
     upload = new EventTarget();
     response = "{}";
     headers = {};
-    open() {}
+    open(_method, address) { this.address = address; }
     setRequestHeader() {}
     getResponseHeader(name) { return this.headers[name] ?? null; }
     abort() { this.dispatchEvent(new Event("abort")); }
@@ -22,6 +22,7 @@ function answering(reply, ofLines = () => null) {
       const lines = body instanceof FormData ? null : (await body.text()).trim().split("\n").map((line) => JSON.parse(line));
       const names = lines ? lines.map((line) => line.filename) : [body.get("file").name];
       requests.push(names);
+      if (lines) assert.match(this.address, /documents:batch\?lane=interactive&/);
       const answer = lines ? ofLines(requests.length) ?? { status: 200, response: names.map(reply) } : reply(names[0], requests.length);
       if (!answer) return;
       const response = lines && Array.isArray(answer.response) ? answer.response.map((each) => JSON.stringify(each)).join("\n") : JSON.stringify(answer.response ?? {});
@@ -85,6 +86,17 @@ test("file that its request did not accept is uploaded alone", async () => {
   const { text } = drawn(uploads());
   assert.match(text, /29 files uploaded, 1 rejected.*7 Enough\..*8 already uploaded/s);
   assert.deepEqual(sent[1], ["7"]);
+});
+
+test("files without a reply are uploaded alone", async () => {
+  const failed = { status: 200, response: [{ status: 202 }, { status: 503 }] }; // an error ended the request
+  const sent = answering(() => ({ status: 202 }), (number) => (number === 1 ? failed : null));
+  const { send, uploads } = await openPage()("parts/uploads.js");
+  send(files(...numbered(30)), { collection: "notes" }, 0, () => {});
+  while (sent.flat().length < 59) await settled();
+  await settled();
+  assert.match(drawn(uploads()).text, /30 files uploaded/);
+  assert.deepEqual(sent.slice(1).map((names) => names.length), Array(29).fill(1));
 });
 
 test("request of small files is retried", async (t) => {
