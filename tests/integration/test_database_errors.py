@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from embedded.ports import free_port
 from shared.domain.errors import Permanent, Unavailable
-from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.database import Database, TransactionConflict, again_after_collision
 from shared.ledger.postgres.statements import Statement
 from tests.support.planted import guards
 from tests.support.proxy import Fault, Link
@@ -145,3 +145,23 @@ async def test_silent_connections_fail_long_before_lease_expires(services, setti
     await database.ping()  # succeeds over a new connection
     await database.aclose()
     await link.aclose()
+
+
+@guards(
+    "shared/ledger/postgres/database.py",
+    "stop=tenacity.stop_all(tenacity.stop_after_attempt(4), tenacity.stop_after_delay(3))",
+    "stop=tenacity.stop_after_attempt(4)",
+    means="the edit of a document whose chunks end one after another is refused",
+)
+async def test_many_short_collisions_are_repeated():
+    collisions = 8
+
+    @again_after_collision
+    async def edit():
+        nonlocal collisions
+        collisions -= 1
+        if collisions:
+            raise TransactionConflict("a chunk has ended", component="ledger")
+        return "done"
+
+    assert await edit() == "done"
