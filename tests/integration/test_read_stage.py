@@ -447,11 +447,9 @@ async def test_lost_lease_cannot_settle_but_keeps_text(scanned):
     means="a late failure ends the claim of another worker on a page",
 )
 @guards(
-    "shared/ledger/work/leases.sql",
-    "JOIN pages t ON t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND",
-    "JOIN pages t ON t.id = v.id AND t.version = v.version AND",
-    "JOIN pages t\n      ON t.id = v.id AND t.version = v.version AND t.lease_token = v.lease_token AND",
-    "JOIN pages t ON t.id = v.id AND t.version = v.version AND",
+    "shared/ledger/work/leases.py",
+    "t.version = v.version AND t.lease_token = v.token AND",
+    "t.version = v.version AND",
     means="a lost claim on a page is extended",
 )
 async def test_lost_lease_is_neither_extended_nor_failed(scanned):

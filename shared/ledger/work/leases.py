@@ -8,12 +8,35 @@ from types import MappingProxyType
 from typing import Literal
 
 from shared.domain.stages.work import Lease, LeaseExtension
-from shared.ledger.model import states
+from shared.ledger.model import columns, states
 from shared.ledger.model.rows.attempts import lease_rows
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.connections import Connection
 
-SQL = statements.load(__file__, states.FRAGMENTS)
+
+def extended(table: str) -> str:
+    """Return the statement that extends the leases on rows of a table."""
+    given = columns.is_given("t")
+    held = "t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL"
+    return f"""
+        WITH valid AS MATERIALIZED (
+            SELECT t.id, t.version, v.token
+            FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint)
+            JOIN {table} t ON t.id = v.id AND {held}
+            WHERE {given}
+        ), free AS MATERIALIZED (
+            SELECT t.id, t.version FROM valid v JOIN {table} t ON t.id = v.id AND {held}
+            WHERE {given}
+            FOR NO KEY UPDATE OF t SKIP LOCKED
+        ), extended AS (
+            UPDATE {table} t SET due_at = now() + :lease FROM free f
+            WHERE {given} AND t.id = f.id AND t.version = f.version
+        )
+        SELECT v.token AS lease_token, f.id IS NOT NULL AS is_extended FROM valid v LEFT JOIN free f USING (id, version)
+    """
+
+
+SQL = statements.load(__file__, states.FRAGMENTS, extended=extended)
 _EXTEND = MappingProxyType({"documents": SQL.extend_documents, "chunks": SQL.extend_chunks, "pages": SQL.extend_pages})
 _RELEASE = MappingProxyType({"documents": SQL.release_documents, "chunks": SQL.release_chunks})
 _EXPIRE = MappingProxyType({"documents": SQL.expire_documents, "chunks": SQL.expire_chunks})

@@ -5,62 +5,14 @@
 
 -- name: extend_documents
 -- plan: generic
-WITH valid AS MATERIALIZED (
-    SELECT t.id, t.version, v.token AS lease_token
-    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint)
-    JOIN documents t ON t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
-    WHERE {is_given:t}
-), free AS MATERIALIZED (
-    SELECT t.id, t.version
-    FROM valid v
-    JOIN documents t
-      ON t.id = v.id AND t.version = v.version AND t.lease_token = v.lease_token AND t.leased_by IS NOT NULL
-    WHERE {is_given:t}
-    FOR NO KEY UPDATE OF t SKIP LOCKED
-), extended AS (
-    UPDATE documents t SET due_at = now() + :lease FROM free f
-    WHERE {is_given:t} AND t.id = f.id AND t.version = f.version
-)
-SELECT v.lease_token, f.id IS NOT NULL AS is_extended FROM valid v LEFT JOIN free f USING (id, version)
+{extended:documents}
 
 -- name: extend_chunks
 -- plan: generic
-WITH valid AS MATERIALIZED (
-    SELECT t.id, t.version, v.token AS lease_token
-    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint)
-    JOIN chunks_open t ON t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
-    WHERE {is_given:t}
-), free AS MATERIALIZED (
-    SELECT t.id, t.version
-    FROM valid v
-    JOIN chunks_open t
-      ON t.id = v.id AND t.version = v.version AND t.lease_token = v.lease_token AND t.leased_by IS NOT NULL
-    WHERE {is_given:t}
-    FOR NO KEY UPDATE OF t SKIP LOCKED
-), extended AS (
-    UPDATE chunks_open t SET due_at = now() + :lease FROM free f
-    WHERE {is_given:t} AND t.id = f.id AND t.version = f.version
-)
-SELECT v.lease_token, f.id IS NOT NULL AS is_extended FROM valid v LEFT JOIN free f USING (id, version)
+{extended:chunks_open}
 
 -- name: extend_pages
-WITH valid AS MATERIALIZED (
-    SELECT t.id, t.version, v.token AS lease_token
-    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint)
-    JOIN pages t ON t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
-    WHERE {is_given:t}
-), free AS MATERIALIZED (
-    SELECT t.id, t.version
-    FROM valid v
-    JOIN pages t
-      ON t.id = v.id AND t.version = v.version AND t.lease_token = v.lease_token AND t.leased_by IS NOT NULL
-    WHERE {is_given:t}
-    FOR NO KEY UPDATE OF t SKIP LOCKED
-), extended AS (
-    UPDATE pages t SET due_at = now() + :lease FROM free f
-    WHERE {is_given:t} AND t.id = f.id AND t.version = f.version
-)
-SELECT v.lease_token, f.id IS NOT NULL AS is_extended FROM valid v LEFT JOIN free f USING (id, version)
+{extended:pages}
 
 -- part: valid_leases
 -- The leases that still hold.
