@@ -184,6 +184,15 @@ async def add_pack(services, library, texts):
         )
 
 
+async def full_of_small(services, wakeups, library):
+    """Return a stage after its claims of small documents, and the number that each tenant holds."""
+    await add_pack(services, library, [f"Small text {number}." for number in range(MOST_TOGETHER)])
+    stage, held = replace(services.parser, wakeups=wakeups), Counter()
+    while claimed := await stage.claim(stage.slots, held):
+        held.update(document.tenant for document in claimed)
+    return stage, held
+
+
 @guards(
     "shared/ingest/parse/stage.py",
     "min(self.slots, 2 * self._room)",
@@ -208,10 +217,7 @@ async def test_small_documents_fill_more_slots(services, wakeups, library):
     means="large documents wait for a worker that has no process for them",
 )
 async def test_excess_large_documents_are_released(services, wakeups, library):
-    await add_pack(services, library, [f"Small text {number}." for number in range(MOST_TOGETHER)])
-    stage, held = replace(services.parser, wakeups=wakeups), Counter()
-    while claimed := await stage.claim(stage.slots, held):
-        held.update(document.tenant for document in claimed)
+    stage, held = await full_of_small(services, wakeups, library)
     most = stage.slots_of_large
     await add_pack(services, library, [f"Long {number}. ".ljust(SMALL_BYTES + 1, "a") for number in range(2 * most)])
 
@@ -233,10 +239,7 @@ async def test_excess_large_documents_are_released(services, wakeups, library):
     means="a tenant's small documents behind its large one delay every other tenant",
 )
 async def test_many_small_documents_leave_slots_to_others(services, wakeups, library):
-    await add_pack(services, library, [f"Small text {number}." for number in range(MOST_TOGETHER)])
-    stage, held = replace(services.parser, wakeups=wakeups), Counter()
-    while claimed := await stage.claim(stage.slots, held):
-        held.update(document.tenant for document in claimed)
+    stage, held = await full_of_small(services, wakeups, library)
     stage._room = stage.slots_of_large  # a large document is claimed, or one takes seconds
     assert held.total() > stage.slots_of_large
     assert await stage.claim(stage.slots, held) == []
