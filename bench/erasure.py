@@ -34,6 +34,7 @@ from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.leftovers import Leftovers
 from shared.services.features import erased_tables
 from shared.settings import Settings
+from tests.support.tables import analyze
 
 ROWS = 1_000_000
 _PART = 1_000_000  # rows of one statement
@@ -139,7 +140,7 @@ async def fill(database: Database, rows: int, values: dict[str, object]) -> None
         for _, definition in indexes:
             await connection.execute_sql(definition)
     async with database.begin() as connection:
-        await connection.execute_sql("ANALYZE")
+        await analyze(connection)
 
 
 async def ask(database: Database, collection_id: UUID) -> None:

@@ -39,6 +39,7 @@ from shared.ledger.work.indexing import IndexWork
 from shared.ledger.work.parsing import ParseWork
 from shared.services import build
 from tests.support.deployment import ROOT, Deployment, ScriptedProvider
+from tests.support.tables import analyze
 from workers.scheduler import steps_of
 
 CHUNKS = 1_000_000
@@ -225,7 +226,7 @@ async def _fill(database: Database, count: int) -> None:
         async with database.begin() as connection:
             await connection.execute(Statement(statement), {k: v for k, v in values.items() if f":{k}" in statement})
     async with database.pool.lend() as connection:
-        await connection.execute(Statement("VACUUM ANALYZE"))
+        await analyze(connection, "VACUUM ANALYZE")
 
 
 async def _claims(table: Table, database: Database) -> None:

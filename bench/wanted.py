@@ -74,7 +74,7 @@ async def _measure(deployment: Deployment) -> None:
     for due in _DUE:
         await _execute(database, _COPY, first=present, last=due - 1)
         present = due
-        await _execute(database, "ANALYZE chunks")
+        await _execute(database, "ANALYZE chunks_open, chunks_ended")
         limited, _ = await _wanted(database, _LIMITED)
         free, seconds = await _wanted(database, Rates())
         expected = min(_MOST, ceil(due / _SLOTS))

@@ -43,8 +43,8 @@ def test_random_worker_kills_lose_nothing(fleet, provider, start_scenario, scale
 
 @guards(
     "shared/ledger/work/claims_generate.sql",
-    "NOT EXISTS (\n    SELECT 1 FROM chunks o",
-    "w.leased_by IS NULL AND NOT EXISTS (\n    SELECT 1 FROM chunks o",
+    "NOT EXISTS (\n    SELECT 1 FROM chunks_open o",
+    "w.leased_by IS NULL AND NOT EXISTS (\n    SELECT 1 FROM chunks_open o",
     means="a chunk with an expired lease is never claimed again",
     case="after the claim",
 )
@@ -136,8 +136,8 @@ def test_kill_during_version_replacement_loses_nothing(fleet, provider, start_sc
 
 @guards(
     "shared/ledger/work/claims_generate.sql",
-    "NOT EXISTS (\n    SELECT 1 FROM chunks o",
-    "w.leased_by IS NULL AND NOT EXISTS (\n    SELECT 1 FROM chunks o",
+    "NOT EXISTS (\n    SELECT 1 FROM chunks_open o",
+    "w.leased_by IS NULL AND NOT EXISTS (\n    SELECT 1 FROM chunks_open o",
     means="a stopped worker keeps its claims for ever",
 )
 def test_generating_worker_stalled_past_lease_changes_nothing(fleet, provider, start_scenario):

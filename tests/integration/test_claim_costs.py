@@ -15,6 +15,7 @@ from shared.ledger.work.parsing import ParseWork
 from tests.integration.test_claims import chunks_due
 from tests.integration.test_ledger import paid
 from tests.support.planted import guards
+from tests.support.tables import analyze
 
 WAITING = 20_000  # documents, and chunks in each state
 READ = 500  # rows and index entries that a claim of eight may read
@@ -78,10 +79,6 @@ async def defer(services, state):
     await change(services, "UPDATE chunks SET due_at = now() + interval '1 hour' WHERE state = :state", state=state)
 
 
-async def analyze(services):
-    await change(services, "ANALYZE")
-
-
 async def change(services, statement, **parameters):
     """Execute a statement without triggers, which refuse unknown transitions and count rows."""
     for each in (TRIGGERS.format("DISABLE"), statement, TRIGGERS.format("ENABLE")):
@@ -107,7 +104,8 @@ async def change(services, statement, **parameters):
 async def test_claim_reads_few_rows_of_many(services, settings, database, state):
     await chunks_due(services, "default", 1)
     await copy(services, state)
-    await analyze(services)
+    async with services.database.begin() as connection:
+        await analyze(connection)
     worker: dict[str, Any] = {"worker": "one", "lease": timedelta(minutes=1)}
     index = IndexWork(database, embeddings=[settings.embedding_model], **worker)
     claims = {
@@ -166,7 +164,8 @@ async def test_plans_of_short_queue_suit_long_one(services, settings, database, 
     await chunks_due(services, "default", 1)
     await set_states(services, state)
     await copy(services, before)
-    await analyze(services)
+    async with services.database.begin() as connection:
+        await analyze(connection)
     await defer(services, before)
     assert await step() == 1
     await set_states(services, state)

@@ -192,7 +192,7 @@ async def test_losses_belong_to_load_with_errors(lossy, client, provider):
 
 @guards(
     "shared/ledger/builds/comparison.sql",
-    "AND (EXISTS (SELECT 1 FROM chunks c",
+    "AND (EXISTS (SELECT 1 FROM chunks_ended c",
     "AND (true OR EXISTS (SELECT 1 FROM chunks c",
     means="a gate rejects a build because its reader reports words that the live build misses, too",
 )

@@ -14,6 +14,19 @@ _COLUMNS = Statement("""
 """)
 
 
+# Name the tables that autovacuum analyses: a table with partitions is not among them.
+_ANALYSED = Statement("""
+    SELECT string_agg(quote_ident(relname), ', ' ORDER BY relname) FROM pg_class
+    WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+""")
+
+
+async def analyze(connection: Connection, command: str = "ANALYZE") -> None:
+    """Update the planner's statistics of all tables as autovacuum does."""
+    tables = (await connection.execute(_ANALYSED)).scalar_one()
+    await connection.execute_sql(f"{command} {tables}")
+
+
 async def columns(connection: Connection) -> dict[str, list[str]]:
     """Return the columns of each table in order, by table name."""
     return {row.table_name: list(row.columns) for row in await connection.execute(_COLUMNS)}

@@ -60,7 +60,7 @@ ORDER BY a.created_at DESC, a.id DESC LIMIT :limit
 
 -- part: has_writer
 -- A worker is writing the chunk of a question, or may start to: it may write the question's point.
-EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id AND {TO_INDEX:c})
+EXISTS (SELECT 1 FROM chunks_open c WHERE c.id = a.chunk_id AND {TO_INDEX:c})
 
 -- name: are_removals_due
 SELECT EXISTS (SELECT 1 FROM accepted_questions WHERE state = {AcceptedState.REMOVING} AND due_at <= now())

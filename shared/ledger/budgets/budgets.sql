@@ -62,7 +62,7 @@ UPDATE budgets b SET needs = 1 WHERE b.needs > 1 AND {budget_has_no_room:b}
 WITH lost AS MATERIALIZED (
     SELECT h.token, h.budget_id, h.held FROM budget_holds h
     WHERE h.held > 0
-      AND NOT EXISTS (SELECT 1 FROM chunks c
+      AND NOT EXISTS (SELECT 1 FROM chunks_open c
                       WHERE c.id = h.chunk_id AND c.version = h.version AND c.lease_token = h.token
                         AND c.leased_by IS NOT NULL AND c.due_at > now() OFFSET 0)
       AND NOT EXISTS (SELECT 1 FROM abandoned_calls a WHERE a.lease_token = h.token AND a.due_at > now() OFFSET 0)

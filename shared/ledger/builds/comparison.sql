@@ -31,7 +31,7 @@ WITH names AS MATERIALIZED (
            -- A chunk or a page is dead. Words that the build reports as missing did not arrive in the live build
            -- either.
            b.state = {DocumentState.DEGRADED} AND l.state = {DocumentState.READY}
-               AND (EXISTS (SELECT 1 FROM chunks c
+               AND (EXISTS (SELECT 1 FROM chunks_ended c
                             WHERE c.document_id = b.id AND c.version = b.version AND c.state = {ChunkState.DEAD})
                     OR EXISTS (SELECT 1 FROM pages p
                                WHERE p.document_id = b.id AND p.version = b.version AND p.state = {PageState.DEAD}))

@@ -6,7 +6,7 @@ c.tenant = :tenant AND c.state = {ChunkState.DEAD}
 
 -- part: dead_chunks
 -- The selected dead chunks in every build: failures in a build that is not live can be retried, too.
-FROM chunks c
+FROM chunks_ended c
 JOIN documents d ON d.id = c.document_id AND d.version = c.version
 JOIN collections l ON l.id = d.collection_id
 WHERE {is_dead} AND NOT {is_dropping:l}
@@ -79,7 +79,7 @@ ORDER BY at DESC, id DESC LIMIT :limit
 SELECT reason, sum(documents)::int AS documents, sum(chunks)::int AS chunks, sum(pages)::int AS pages
 FROM (SELECT c.reason, 0 AS documents, c.chunks, 0 AS pages
       FROM (SELECT c.document_id, c.version, coalesce(c.error, '') AS reason, count(*) AS chunks
-            FROM chunks c WHERE {is_dead} GROUP BY c.document_id, c.version, c.error OFFSET 0) c
+            FROM chunks_ended c WHERE {is_dead} GROUP BY c.document_id, c.version, c.error OFFSET 0) c
       CROSS JOIN LATERAL (
           SELECT d.collection_id, d.public_id FROM documents d
           WHERE d.id = c.document_id AND d.version = c.version OFFSET 0) d
@@ -121,7 +121,7 @@ RETURNING d.id
 
 -- part: live_is_incomplete
 -- The live version of a document has dead chunks or pages, or its file was not read completely.
-(EXISTS (SELECT 1 FROM chunks c
+(EXISTS (SELECT 1 FROM chunks_ended c
          WHERE c.document_id = d.id AND c.version = d.live_version AND c.state = {ChunkState.DEAD})
  OR EXISTS (SELECT 1 FROM pages p
             WHERE p.document_id = d.id AND p.version = d.live_version AND p.state = {PageState.DEAD})
@@ -130,8 +130,8 @@ RETURNING d.id
 
 -- part: live_has_open
 -- The live version of a document still has chunks in progress: it was edited before its questions were generated.
-EXISTS (SELECT 1 FROM chunks c
-        WHERE c.document_id = d.id AND c.version = d.live_version AND {OPEN_CHUNKS:c})
+EXISTS (SELECT 1 FROM chunks_open c
+        WHERE c.document_id = d.id AND c.version = d.live_version)
 
 -- part: discard
 -- Restore the live version of locked documents, and delete documents that never had one. Never reuse the discarded
@@ -215,7 +215,7 @@ RETURNING document_id
 -- Make documents ready that have no dead chunk or page left, and whose files were read completely.
 UPDATE documents d SET {DISCARD_LAST.sets}, updated_at = now()
 WHERE d.id = ANY(CAST(:ids AS uuid[]))
-  AND NOT EXISTS (SELECT 1 FROM chunks c
+  AND NOT EXISTS (SELECT 1 FROM chunks_ended c
                   WHERE c.document_id = d.id AND c.version = d.version AND c.state = {ChunkState.DEAD})
   AND NOT EXISTS (SELECT 1 FROM pages p
                   WHERE p.document_id = d.id AND p.version = d.version AND p.state = {PageState.DEAD})

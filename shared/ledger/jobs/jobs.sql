@@ -70,7 +70,7 @@ SELECT p.id, p.kind, p.state, p.collection, p.pause_reason, p.closed_at, p.creat
        coalesce(p.documents, (SELECT jsonb_object_agg(c.state, c.rows) FROM counters c
                               WHERE c.counted = p.counted AND c.part = p.part AND {exists:c}), '{}') AS documents,
        f.rows AS finished, f.since, p.points,
-       EXISTS (SELECT 1 FROM jobs j JOIN chunks w ON {is_in_live_job_lane:w j}
+       EXISTS (SELECT 1 FROM jobs j JOIN chunks_open w ON {is_in_live_job_lane:w j}
                WHERE j.id = p.id AND j.ended_at IS NULL AND {GENERATE_QUEUE:w}) AS needs_calls
 FROM chosen p LEFT JOIN finished f ON f.counted = p.counted AND f.part = p.part
 ORDER BY p.created_at DESC, p.id DESC

@@ -47,7 +47,7 @@ SELECT c.id, c.repair_id, c.tenant, c.name, c.damage, v.state, v.created_at >= c
        greatest(c.repair_after - now(), CAST('0' AS interval)) AS pause, v.progress -> 'counts' AS counts
 FROM collections c LEFT JOIN jobs v ON v.id = c.repair_id
 WHERE c.damage IS NOT NULL AND c.repair_id IS NOT NULL AND (v.id IS NULL OR v.ended_at IS NOT NULL)
-  AND NOT EXISTS (SELECT 1 FROM documents d JOIN chunks k ON k.document_id = d.id AND k.version = d.live_version
+  AND NOT EXISTS (SELECT 1 FROM documents d JOIN chunks_open k ON k.document_id = d.id AND k.version = d.live_version
                   WHERE d.collection_id = c.id AND d.state = {DocumentState.SEARCHABLE} AND d.updated_at <= v.ended_at
                     AND k.state = {ChunkState.GENERATED})
 LIMIT :limit

@@ -29,25 +29,25 @@ WITH documents_tally AS (
 
 -- part: lanes_to_generate
 (WITH RECURSIVE l(lane) AS (
-    SELECT min(lane) FROM chunks WHERE {GENERATE_QUEUE} AND tenant = :tenant
+    SELECT min(lane) FROM chunks_open WHERE {GENERATE_QUEUE} AND tenant = :tenant
     UNION ALL
-    SELECT (SELECT min(lane) FROM chunks WHERE {GENERATE_QUEUE} AND tenant = :tenant AND lane > l.lane)
+    SELECT (SELECT min(lane) FROM chunks_open WHERE {GENERATE_QUEUE} AND tenant = :tenant AND lane > l.lane)
     FROM l WHERE l.lane IS NOT NULL
 ) SELECT CAST(:tenant AS text) AS tenant, p.lane FROM l p WHERE p.lane IS NOT NULL AND {is_live_lane:p}) p
 
 -- part: lanes_texts
 (WITH RECURSIVE l(lane) AS (
-    SELECT min(lane) FROM chunks WHERE {TEXT_QUEUE} AND tenant = :tenant
+    SELECT min(lane) FROM chunks_open WHERE {TEXT_QUEUE} AND tenant = :tenant
     UNION ALL
-    SELECT (SELECT min(lane) FROM chunks WHERE {TEXT_QUEUE} AND tenant = :tenant AND lane > l.lane)
+    SELECT (SELECT min(lane) FROM chunks_open WHERE {TEXT_QUEUE} AND tenant = :tenant AND lane > l.lane)
     FROM l WHERE l.lane IS NOT NULL
 ) SELECT CAST(:tenant AS text) AS tenant, p.lane FROM l p WHERE p.lane IS NOT NULL) p
 
 -- part: lanes_questions
 (WITH RECURSIVE l(lane) AS (
-    SELECT min(lane) FROM chunks WHERE {QUESTION_QUEUE} AND tenant = :tenant
+    SELECT min(lane) FROM chunks_open WHERE {QUESTION_QUEUE} AND tenant = :tenant
     UNION ALL
-    SELECT (SELECT min(lane) FROM chunks WHERE {QUESTION_QUEUE} AND tenant = :tenant AND lane > l.lane)
+    SELECT (SELECT min(lane) FROM chunks_open WHERE {QUESTION_QUEUE} AND tenant = :tenant AND lane > l.lane)
     FROM l WHERE l.lane IS NOT NULL
 ) SELECT CAST(:tenant AS text) AS tenant, p.lane FROM l p WHERE p.lane IS NOT NULL) p
 
@@ -99,12 +99,12 @@ FROM (
     FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
                  count(*) FILTER (WHERE leased_by IS NULL) AS delayed
           FROM {lanes_to_generate} CROSS JOIN LATERAL (
-              SELECT leased_by FROM chunks
+              SELECT leased_by FROM chunks_open
               WHERE {GENERATE_QUEUE} AND tenant = :tenant AND lane = p.lane AND due_at > now()
               ORDER BY due_at OFFSET 0) w) ahead,
          (SELECT min(w.due_at) AS due_at
           FROM {lanes_to_generate} CROSS JOIN LATERAL (
-              SELECT due_at FROM chunks
+              SELECT due_at FROM chunks_open
               WHERE {GENERATE_QUEUE} AND tenant = :tenant AND lane = p.lane AND due_at <= now()
               ORDER BY due_at LIMIT 1) w
           WHERE NOT {is_paused:p}) first
@@ -115,13 +115,13 @@ FROM (
     FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
                  count(*) FILTER (WHERE leased_by IS NULL) AS delayed
           FROM {lanes_texts} CROSS JOIN models m CROSS JOIN LATERAL (
-              SELECT leased_by FROM chunks
+              SELECT leased_by FROM chunks_open
               WHERE {TEXT_QUEUE} AND tenant = :tenant AND lane = p.lane AND embedding_model = m.model
                 AND due_at > now()
               ORDER BY due_at OFFSET 0) w) ahead,
          (SELECT min(w.due_at) AS due_at
           FROM {lanes_texts} CROSS JOIN models m CROSS JOIN LATERAL (
-              SELECT due_at FROM chunks
+              SELECT due_at FROM chunks_open
               WHERE {TEXT_QUEUE} AND tenant = :tenant AND lane = p.lane AND embedding_model = m.model
                 AND due_at <= now()
               ORDER BY due_at LIMIT 1) w
@@ -133,13 +133,13 @@ FROM (
     FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
                  count(*) FILTER (WHERE leased_by IS NULL) AS delayed
           FROM {lanes_questions} CROSS JOIN models m CROSS JOIN LATERAL (
-              SELECT leased_by FROM chunks
+              SELECT leased_by FROM chunks_open
               WHERE {QUESTION_QUEUE} AND tenant = :tenant AND lane = p.lane AND embedding_model = m.model
                 AND due_at > now()
               ORDER BY due_at OFFSET 0) w) ahead,
          (SELECT min(w.due_at) AS due_at
           FROM {lanes_questions} CROSS JOIN models m CROSS JOIN LATERAL (
-              SELECT due_at FROM chunks
+              SELECT due_at FROM chunks_open
               WHERE {QUESTION_QUEUE} AND tenant = :tenant AND lane = p.lane AND embedding_model = m.model
                 AND due_at <= now()
               ORDER BY due_at LIMIT 1) w
@@ -152,7 +152,7 @@ FROM (
 {counts}
 SELECT coalesce((SELECT rows FROM documents_tally WHERE state = {DocumentState.FAILED}), 0)
        + CASE WHEN dead.tallied > :most_dead THEN dead.tallied ELSE (
-           SELECT count(*) FROM chunks c
+           SELECT count(*) FROM chunks_ended c
            WHERE c.tenant = :tenant AND c.state = {ChunkState.DEAD}
              AND c.version = (SELECT d.version FROM documents d WHERE d.id = c.document_id)) END
        + (SELECT count(*) FROM pages p JOIN documents d ON d.id = p.document_id AND d.version = p.version

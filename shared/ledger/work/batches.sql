@@ -4,10 +4,10 @@
 -- part: open_lanes
 -- The lanes in which tenants have chunks to generate, each found by one index lookup.
 open_lanes(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM chunks w WHERE {GENERATE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM chunks_open w WHERE {GENERATE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes p CROSS JOIN LATERAL (
-        SELECT w.tenant, w.lane FROM chunks w
+        SELECT w.tenant, w.lane FROM chunks_open w
         WHERE {GENERATE_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 )
@@ -17,7 +17,7 @@ open_lanes(tenant, lane) AS (
 -- no room.
 SELECT DISTINCT p.tenant FROM open_lanes p
 WHERE {is_batch_lane:p} AND NOT {is_paused:p} AND {lane_has_room:p}
-  AND EXISTS (SELECT 1 FROM chunks w
+  AND EXISTS (SELECT 1 FROM chunks_open w
               WHERE {GENERATE_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
                 AND {part_has_room:w})
   AND NOT EXISTS (SELECT 1 FROM batches b WHERE b.tenant = p.tenant AND b.state = {BatchState.PLANNING})
@@ -281,14 +281,14 @@ RETURNING id
 -- plan: generic
 WITH RECURSIVE {open_lanes}, needed AS MATERIALIZED (
     SELECT w.content_key FROM open_lanes p CROSS JOIN LATERAL (
-        SELECT w.content_key FROM chunks w
+        SELECT w.content_key FROM chunks_open w
         WHERE {GENERATE_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
         ORDER BY w.due_at LIMIT :limit) w
     WHERE {is_interactive_lane:p} AND EXISTS (SELECT 1 FROM batch_lines)
 )
 UPDATE chunks_open o SET leased_by = NULL, due_at = now(), lane = {bulk_lane:o}
 WHERE (id, version) IN (
-    SELECT b.id, b.version FROM needed n JOIN chunks b ON b.content_key = n.content_key
+    SELECT b.id, b.version FROM needed n JOIN chunks_open b ON b.content_key = n.content_key
     WHERE {IN_GENERATION:b} AND b.leased_by LIKE {lines_of_batches}
     FOR UPDATE OF b SKIP LOCKED)
 RETURNING id
@@ -299,7 +299,7 @@ WITH RECURSIVE {open_lanes}
 UPDATE chunks_open o SET lane = {bulk_lane:o}
 WHERE (id, version) IN (
     SELECT w.id, w.version FROM open_lanes p CROSS JOIN LATERAL (
-        SELECT w.id, w.version FROM chunks w
+        SELECT w.id, w.version FROM chunks_open w
         WHERE {GENERATE_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
         ORDER BY w.due_at LIMIT :limit FOR UPDATE SKIP LOCKED) w
     WHERE {is_batch_lane:p})

@@ -36,10 +36,10 @@ SELECT {priority:p} AS lane, w.due_at FROM lanes p CROSS JOIN LATERAL (
 
 -- part: oldest_to_generate
 WITH RECURSIVE open_lanes(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM chunks w WHERE {GENERATE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM chunks_open w WHERE {GENERATE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes p CROSS JOIN LATERAL (
-        SELECT w.tenant, w.lane FROM chunks w
+        SELECT w.tenant, w.lane FROM chunks_open w
         WHERE {GENERATE_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes AS (
@@ -47,16 +47,16 @@ WITH RECURSIVE open_lanes(tenant, lane) AS (
     WHERE {is_live_lane:p} AND NOT {is_paused:p} AND {lane_has_room:p}
 )
 SELECT {priority:p} AS lane, w.due_at FROM lanes p CROSS JOIN LATERAL (
-    SELECT w.due_at FROM chunks w
+    SELECT w.due_at FROM chunks_open w
     WHERE {GENERATE_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
     ORDER BY w.due_at LIMIT 1) w
 
 -- part: oldest_texts
 WITH RECURSIVE open_lanes(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM chunks w WHERE {TEXT_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM chunks_open w WHERE {TEXT_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes p CROSS JOIN LATERAL (
-        SELECT w.tenant, w.lane FROM chunks w
+        SELECT w.tenant, w.lane FROM chunks_open w
         WHERE {TEXT_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes AS (
@@ -64,17 +64,17 @@ WITH RECURSIVE open_lanes(tenant, lane) AS (
 )
 SELECT {priority:p} AS lane, w.due_at
 FROM lanes p CROSS JOIN (SELECT DISTINCT embedding_model AS name FROM collections) m CROSS JOIN LATERAL (
-    SELECT w.due_at FROM chunks w
+    SELECT w.due_at FROM chunks_open w
     WHERE {TEXT_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.embedding_model = m.name
       AND w.due_at <= now()
     ORDER BY w.due_at LIMIT 1) w
 
 -- part: oldest_questions
 WITH RECURSIVE open_lanes(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM chunks w WHERE {QUESTION_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM chunks_open w WHERE {QUESTION_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes p CROSS JOIN LATERAL (
-        SELECT w.tenant, w.lane FROM chunks w
+        SELECT w.tenant, w.lane FROM chunks_open w
         WHERE {QUESTION_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes AS (
@@ -82,7 +82,7 @@ WITH RECURSIVE open_lanes(tenant, lane) AS (
 )
 SELECT {priority:p} AS lane, w.due_at
 FROM lanes p CROSS JOIN (SELECT DISTINCT embedding_model AS name FROM collections) m CROSS JOIN LATERAL (
-    SELECT w.due_at FROM chunks w
+    SELECT w.due_at FROM chunks_open w
     WHERE {QUESTION_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.embedding_model = m.name
       AND w.due_at <= now()
     ORDER BY w.due_at LIMIT 1) w

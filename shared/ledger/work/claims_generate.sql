@@ -5,7 +5,7 @@
 -- budgets of its collection and job have room. OFFSET keeps the lookups of such workers from becoming joins: a few rows
 -- need one index lookup each.
 NOT EXISTS (
-    SELECT 1 FROM chunks o
+    SELECT 1 FROM chunks_open o
     WHERE o.content_key = w.content_key AND {IN_GENERATION:o} AND o.leased_by IS NOT NULL
       AND (o.id, o.version) <> (w.id, w.version)
     OFFSET 0)
@@ -34,10 +34,10 @@ RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_
 -- name: claim_to_generate
 -- plan: generic
 WITH RECURSIVE open_lanes(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM chunks w WHERE {GENERATE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM chunks_open w WHERE {GENERATE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes p CROSS JOIN LATERAL (
-        SELECT w.tenant, w.lane FROM chunks w
+        SELECT w.tenant, w.lane FROM chunks_open w
         WHERE {GENERATE_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes AS (
@@ -47,14 +47,14 @@ WITH RECURSIVE open_lanes(tenant, lane) AS (
 ), held AS (
     -- The lines of batches, which may be 100,000, are not read.
     SELECT p.tenant, sum(w.rows)::bigint AS rows FROM open_lanes p CROSS JOIN LATERAL (
-        SELECT count(*) AS rows FROM chunks w
+        SELECT count(*) AS rows FROM chunks_open w
         WHERE {GENERATE_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.leased_by IS NOT NULL
           AND w.due_at > now()) w
     WHERE {is_live_lane:p} GROUP BY p.tenant
 ), candidates AS (
     SELECT p.tenant, {priority:p} AS lane, w.*
     FROM lanes p CROSS JOIN LATERAL (
-        SELECT w.ctid AS at, w.due_at FROM chunks w
+        SELECT w.ctid AS at, w.due_at FROM chunks_open w
         WHERE {GENERATE_QUEUE:w} AND w.due_at <= now()
           AND w.lost_leases + (w.leased_by IS NOT NULL)::int < {suspect_after}
           AND w.tenant = p.tenant AND w.lane = p.lane AND {is_free}
@@ -77,7 +77,7 @@ WITH RECURSIVE open_lanes(tenant, lane) AS (
     ORDER BY turn, c.lane, c.due_at
 ), due AS (
     SELECT w.*, c.turn, c.lane, c.due_at FROM in_turn c CROSS JOIN LATERAL (
-        SELECT w.id, w.version, w.content_key FROM chunks w
+        SELECT w.id, w.version, w.content_key FROM chunks_open w
         WHERE w.ctid = c.at AND {TO_GENERATE:w} AND w.due_at <= now()
           AND w.lost_leases + (w.leased_by IS NOT NULL)::int < {suspect_after}
         FOR UPDATE SKIP LOCKED) w
@@ -96,7 +96,7 @@ WITH RECURSIVE open_lanes(tenant, lane) AS (
 -- Claim suspects of tenants whose budgets have room, the longest waiting first.
 -- plan: generic
 WITH due AS (
-    SELECT w.id, w.version, w.content_key FROM chunks w
+    SELECT w.id, w.version, w.content_key FROM chunks_open w
     WHERE {TO_GENERATE:w} AND w.lost_leases > 0
       AND w.lost_leases + (w.leased_by IS NOT NULL)::int >= {suspect_after} AND w.due_at <= now()
       AND NOT {is_paused:w} AND {is_free}
@@ -110,10 +110,10 @@ WITH due AS (
 -- name: claim_to_batch
 -- Claim chunks of a tenant in the batch lane for a batch.
 WITH RECURSIVE open_lanes(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM chunks w WHERE {GENERATE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM chunks_open w WHERE {GENERATE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes p CROSS JOIN LATERAL (
-        SELECT w.tenant, w.lane FROM chunks w
+        SELECT w.tenant, w.lane FROM chunks_open w
         WHERE {GENERATE_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes AS (
@@ -121,7 +121,7 @@ WITH RECURSIVE open_lanes(tenant, lane) AS (
     WHERE {is_batch_lane:p} AND NOT {is_paused:p} AND {lane_has_room:p}
 ), due AS (
     SELECT w.* FROM lanes p CROSS JOIN LATERAL (
-        SELECT w.id, w.version, w.content_key FROM chunks w
+        SELECT w.id, w.version, w.content_key FROM chunks_open w
         WHERE {GENERATE_QUEUE:w} AND w.due_at <= now()
           AND w.lost_leases + (w.leased_by IS NOT NULL)::int < {suspect_after}
           AND w.tenant = p.tenant AND w.lane = p.lane AND {is_free}

@@ -60,21 +60,21 @@ JOIN document_versions v ON v.document_id = w.document_id AND v.version = w.vers
 -- Claim chunks to index with their questions, if these exist, and with users' questions.
 -- plan: generic
 WITH RECURSIVE open_lanes_texts(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM chunks w WHERE {TEXT_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM chunks_open w WHERE {TEXT_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes_texts p CROSS JOIN LATERAL (
-        SELECT w.tenant, w.lane FROM chunks w
+        SELECT w.tenant, w.lane FROM chunks_open w
         WHERE {TEXT_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes_texts AS (
     SELECT p.tenant, p.lane FROM open_lanes_texts p WHERE NOT {is_paused:p}
 ), held_texts AS (
-    SELECT w.tenant, count(*) AS rows FROM chunks w
+    SELECT w.tenant, count(*) AS rows FROM chunks_open w
     WHERE {TO_INDEX_TEXT:w} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
 ), candidates_texts AS (
     SELECT p.tenant, {priority:p} AS lane, w.*
     FROM lanes_texts p CROSS JOIN unnest(CAST(:embeddings AS text[])) AS m(name) CROSS JOIN LATERAL (
-        SELECT w.ctid AS at, w.due_at FROM chunks w
+        SELECT w.ctid AS at, w.due_at FROM chunks_open w
         WHERE {TEXT_QUEUE:w} AND w.due_at <= now()
           AND w.lost_leases + (w.leased_by IS NOT NULL)::int < {suspect_after}
           AND w.tenant = p.tenant AND w.lane = p.lane AND w.embedding_model = m.name
@@ -96,27 +96,27 @@ WITH RECURSIVE open_lanes_texts(tenant, lane) AS (
     ORDER BY turn, c.lane, c.due_at
 ), due_texts AS (
     SELECT w.*, c.turn, c.lane, c.due_at FROM in_turn_texts c CROSS JOIN LATERAL (
-        SELECT w.id, w.version, w.may_have_points, {is_text_only} AS text_only FROM chunks w
+        SELECT w.id, w.version, w.may_have_points, {is_text_only} AS text_only FROM chunks_open w
         WHERE w.ctid = c.at AND {TO_INDEX_TEXT:w} AND w.due_at <= now()
           AND w.lost_leases + (w.leased_by IS NOT NULL)::int < {suspect_after}
         FOR UPDATE SKIP LOCKED) w
     LIMIT CAST(:limit AS int)
 ), open_lanes_questions(tenant, lane) AS (
-    (SELECT w.tenant, w.lane FROM chunks w WHERE {QUESTION_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+    (SELECT w.tenant, w.lane FROM chunks_open w WHERE {QUESTION_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.lane FROM open_lanes_questions p CROSS JOIN LATERAL (
-        SELECT w.tenant, w.lane FROM chunks w
+        SELECT w.tenant, w.lane FROM chunks_open w
         WHERE {QUESTION_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes_questions AS (
     SELECT p.tenant, p.lane FROM open_lanes_questions p WHERE NOT {is_paused:p}
 ), held_questions AS (
-    SELECT w.tenant, count(*) AS rows FROM chunks w
+    SELECT w.tenant, count(*) AS rows FROM chunks_open w
     WHERE {TO_INDEX_QUESTIONS:w} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
 ), candidates_questions AS (
     SELECT p.tenant, {priority:p} AS lane, w.*
     FROM lanes_questions p CROSS JOIN unnest(CAST(:embeddings AS text[])) AS m(name) CROSS JOIN LATERAL (
-        SELECT w.ctid AS at, w.due_at FROM chunks w
+        SELECT w.ctid AS at, w.due_at FROM chunks_open w
         WHERE {QUESTION_QUEUE:w} AND w.due_at <= now()
           AND w.lost_leases + (w.leased_by IS NOT NULL)::int < {suspect_after}
           AND w.tenant = p.tenant AND w.lane = p.lane AND w.embedding_model = m.name AND {no_other_is_live}
@@ -138,7 +138,7 @@ WITH RECURSIVE open_lanes_texts(tenant, lane) AS (
     ORDER BY turn, c.lane, c.due_at
 ), due_questions AS (
     SELECT w.*, c.turn, c.lane, c.due_at FROM in_turn_questions c CROSS JOIN LATERAL (
-        SELECT w.id, w.version, w.may_have_points, false AS text_only FROM chunks w
+        SELECT w.id, w.version, w.may_have_points, false AS text_only FROM chunks_open w
         WHERE w.ctid = c.at AND {TO_INDEX_QUESTIONS:w} AND w.due_at <= now()
           AND w.lost_leases + (w.leased_by IS NOT NULL)::int < {suspect_after}
         FOR UPDATE SKIP LOCKED) w
@@ -154,7 +154,7 @@ WITH RECURSIVE open_lanes_texts(tenant, lane) AS (
 -- Claim suspects, the longest waiting first.
 -- plan: generic
 WITH due AS (
-    SELECT w.id, w.version, w.may_have_points, ({TEXT_QUEUE:w} AND {is_text_only}) AS text_only FROM chunks w
+    SELECT w.id, w.version, w.may_have_points, ({TEXT_QUEUE:w} AND {is_text_only}) AS text_only FROM chunks_open w
     WHERE {TO_INDEX:w} AND w.lost_leases > 0
       AND w.lost_leases + (w.leased_by IS NOT NULL)::int >= {suspect_after} AND w.due_at <= now()
       AND NOT {is_paused:w} AND w.embedding_model = ANY(CAST(:embeddings AS text[]))

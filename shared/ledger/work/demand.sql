@@ -63,10 +63,10 @@ SELECT tenant, least(sum(due), (
 FROM (
     SELECT * FROM (
         WITH RECURSIVE lanes(tenant, lane) AS (
-            (SELECT w.tenant, w.lane FROM chunks w WHERE {GENERATE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+            (SELECT w.tenant, w.lane FROM chunks_open w WHERE {GENERATE_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
             UNION ALL
             SELECT n.tenant, n.lane FROM lanes p CROSS JOIN LATERAL (
-                SELECT w.tenant, w.lane FROM chunks w
+                SELECT w.tenant, w.lane FROM chunks_open w
                 WHERE {GENERATE_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
                 ORDER BY w.tenant, w.lane LIMIT 1) n
         )
@@ -74,13 +74,13 @@ FROM (
         FROM lanes p CROSS JOIN LATERAL (
             SELECT count(*) AS due FROM (
                 SELECT 1 FROM (
-                    SELECT w.* FROM chunks w
+                    SELECT w.* FROM chunks_open w
                     WHERE {GENERATE_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
                     ORDER BY w.due_at LIMIT {most_examined}) w
                 WHERE {part_has_room:w} LIMIT :most) counted) d
         WHERE {is_live_lane:p} AND {lane_has_room:p} AND NOT {is_paused:p}) due
     UNION ALL
-    SELECT w.tenant, 0, count(*) FROM chunks w
+    SELECT w.tenant, 0, count(*) FROM chunks_open w
     WHERE {TO_GENERATE:w} AND w.leased_by IS NOT NULL AND w.due_at > now() AND {is_live_lane:w}
     GROUP BY w.tenant
 ) r GROUP BY tenant HAVING sum(due) + sum(leased) > 0
@@ -89,10 +89,10 @@ FROM (
 SELECT tenant, sum(due)::bigint AS due, sum(leased)::bigint AS leased FROM (
     SELECT * FROM (
         WITH RECURSIVE lanes(tenant, lane) AS (
-            (SELECT w.tenant, w.lane FROM chunks w WHERE {TEXT_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+            (SELECT w.tenant, w.lane FROM chunks_open w WHERE {TEXT_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
             UNION ALL
             SELECT n.tenant, n.lane FROM lanes p CROSS JOIN LATERAL (
-                SELECT w.tenant, w.lane FROM chunks w
+                SELECT w.tenant, w.lane FROM chunks_open w
                 WHERE {TEXT_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
                 ORDER BY w.tenant, w.lane LIMIT 1) n
         )
@@ -103,23 +103,23 @@ SELECT tenant, sum(due)::bigint AS due, sum(leased)::bigint AS leased FROM (
         CROSS JOIN LATERAL (
             SELECT count(*) AS due FROM (
                 SELECT 1 FROM (
-                    SELECT w.* FROM chunks w
+                    SELECT w.* FROM chunks_open w
                     WHERE {TEXT_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.embedding_model = m.name
                       AND w.due_at <= now()
                     ORDER BY w.due_at LIMIT :most) w
                 LIMIT :most) counted) d
         WHERE NOT {is_paused:p}) due
     UNION ALL
-    SELECT w.tenant, 0, count(*) FROM chunks w
+    SELECT w.tenant, 0, count(*) FROM chunks_open w
     WHERE {TO_INDEX_TEXT:w} AND w.leased_by IS NOT NULL AND w.due_at > now()
     GROUP BY w.tenant
     UNION ALL
     SELECT * FROM (
         WITH RECURSIVE lanes(tenant, lane) AS (
-            (SELECT w.tenant, w.lane FROM chunks w WHERE {QUESTION_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
+            (SELECT w.tenant, w.lane FROM chunks_open w WHERE {QUESTION_QUEUE:w} ORDER BY w.tenant, w.lane LIMIT 1)
             UNION ALL
             SELECT n.tenant, n.lane FROM lanes p CROSS JOIN LATERAL (
-                SELECT w.tenant, w.lane FROM chunks w
+                SELECT w.tenant, w.lane FROM chunks_open w
                 WHERE {QUESTION_QUEUE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
                 ORDER BY w.tenant, w.lane LIMIT 1) n
         )
@@ -130,14 +130,14 @@ SELECT tenant, sum(due)::bigint AS due, sum(leased)::bigint AS leased FROM (
         CROSS JOIN LATERAL (
             SELECT count(*) AS due FROM (
                 SELECT 1 FROM (
-                    SELECT w.* FROM chunks w
+                    SELECT w.* FROM chunks_open w
                     WHERE {QUESTION_QUEUE:w} AND w.tenant = p.tenant AND w.lane = p.lane
                       AND w.embedding_model = m.name AND w.due_at <= now()
                     ORDER BY w.due_at LIMIT :most) w
                 LIMIT :most) counted) d
         WHERE NOT {is_paused:p}) due
     UNION ALL
-    SELECT w.tenant, 0, count(*) FROM chunks w
+    SELECT w.tenant, 0, count(*) FROM chunks_open w
     WHERE {TO_INDEX_QUESTIONS:w} AND w.leased_by IS NOT NULL AND w.due_at > now()
     GROUP BY w.tenant
 ) r GROUP BY tenant HAVING sum(due) + sum(leased) > 0

@@ -2,7 +2,7 @@
 
 -- part: is_incomplete
 -- A chunk or a page of a document's newest version is dead, or its file was not read completely.
-((EXISTS (SELECT 1 FROM chunks c
+((EXISTS (SELECT 1 FROM chunks_ended c
           WHERE c.document_id = d.id AND c.version = d.version AND c.state = {ChunkState.DEAD})
   OR EXISTS (SELECT 1 FROM pages p
              WHERE p.document_id = d.id AND p.version = d.version AND p.state = {PageState.DEAD}))
@@ -11,12 +11,12 @@
 
 -- part: is_complete
 -- A document's newest version may become live: every text is stored, or cannot be.
-{SHOW.applies:d} AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
+{SHOW.applies:d} AND NOT EXISTS (SELECT 1 FROM chunks_open c WHERE c.document_id = d.id AND c.version = d.version
                                  AND {TO_INDEX_TEXT:c})
 
 -- part: is_finished
 -- A document's chunks have all ended.
-{FINISH.applies:d} AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
+{FINISH.applies:d} AND NOT EXISTS (SELECT 1 FROM chunks_open c WHERE c.document_id = d.id AND c.version = d.version
                                    AND {OPEN_CHUNKS:c})
 
 -- part: may_advance

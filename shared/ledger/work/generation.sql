@@ -20,7 +20,7 @@ SET content_key = v.content_key, due_at = CASE WHEN v.taken THEN now() ELSE c.du
     leased_by = CASE WHEN v.taken THEN NULL ELSE c.leased_by END
 FROM (
     SELECT r.id, r.version, r.token, r.content_key, r.again OR EXISTS (
-               SELECT 1 FROM chunks o
+               SELECT 1 FROM chunks_open o
                WHERE o.content_key = r.content_key AND {IN_GENERATION:o}
                  AND o.leased_by IS NOT NULL) OR {is_called:w r.content_key} AS taken
     FROM jsonb_to_recordset(CAST(:rows AS jsonb))
@@ -78,7 +78,7 @@ RETURNING t.id
 
 -- part: paid_chunks
 -- Chunks of these keys that a completion has paid for.
-SELECT c.id, c.version FROM chunks c JOIN completions p ON p.content_key = c.content_key
+SELECT c.id, c.version FROM chunks_open c JOIN completions p ON p.content_key = c.content_key
 WHERE c.content_key = ANY(CAST(:keys AS bytea[])) AND {IN_GENERATION:c}
 
 -- name: settle_paid_before
@@ -124,7 +124,7 @@ WHERE {is_given:t} AND t.id = v.id AND t.version = v.version AND t.lease_token =
 -- plan: generic
 UPDATE chunks SET {generated}
 WHERE (id, version) IN (
-    SELECT id, version FROM chunks
+    SELECT id, version FROM chunks_open
     WHERE content_key = ANY(CAST(:keys AS bytea[])) AND {IN_GENERATION}
     LIMIT :limit FOR UPDATE SKIP LOCKED)
 

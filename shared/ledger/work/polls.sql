@@ -52,7 +52,7 @@ SELECT EXISTS (SELECT 1 FROM job_claims)
 
 -- name: wake_batches
 SELECT EXISTS (SELECT 1 FROM batches WHERE {OPEN_BATCHES} AND due_at <= now())
-    OR EXISTS (SELECT 1 FROM chunks WHERE {GENERATE_QUEUE})
+    OR EXISTS (SELECT 1 FROM chunks_open WHERE {GENERATE_QUEUE})
 
 -- name: repair_indexes
 SELECT EXISTS (SELECT 1 FROM collections WHERE damage IS NOT NULL)

@@ -241,10 +241,12 @@ CREATE TRIGGER note_words BEFORE INSERT OR UPDATE OF title, filename ON document
 --
 -- Open chunks have their own partition, so that the pages and indexes that claims read contain nothing else, whatever the
 -- size of the corpus. Half of each of its pages is free for changes. A chunk that ends moves to the other partition, whose
--- pages are full. A transaction that waits for such a chunk collides (`again_after_collision`). Statements name the state
--- of the chunks that they change, so that PostgreSQL reads one partition. The key is declared for each partition, because
--- a common one would have to contain the state. There is no foreign key, because it would look up the document again when
--- a chunk ends; a version is deleted after its chunks, and a document after its versions.
+-- pages are full. A transaction that waits for such a chunk collides (`again_after_collision`).
+--
+-- Statements that read one partition name it: autovacuum keeps statistics of partitions only. Statements that insert or
+-- delete chunks, or change their states, name `chunks`, whose triggers count. Each partition has a primary key of its
+-- own, because a common one must contain the state. There is no foreign key: it would look up the document again when a
+-- chunk ends. A version is deleted after its chunks, and a document after its versions.
 CREATE TABLE chunks (
     id uuid NOT NULL,
     version integer NOT NULL,
