@@ -39,13 +39,13 @@ class _Event:
     Args:
         number: later events have higher numbers.
         piece: the encoded event.
-        first: whether new listeners receive it, too.
+        is_open: whether its document is in progress, so that it is retained without changes.
         collection: collection of the document; None for an event about all collections.
     """
 
     number: int
     piece: bytes
-    first: bool
+    is_open: bool
     collection: str | None = None
 
     def is_of(self, collection: str | None) -> bool:
@@ -89,8 +89,8 @@ class ProgressFeed:
         """Read changes, unless another listener just did, and return the events that a listener has not received.
 
         Args:
-            after: number returned by the last call; None for a new listener, which receives the progress and the
-                documents in progress.
+            after: number returned by the last call; None for a new listener. It receives the progress, the documents in
+                progress and those that changed in the last seconds: its lists may be older.
             collection: collection of the events; None for all.
 
         Returns:
@@ -105,7 +105,7 @@ class ProgressFeed:
         for sent in reversed(self._events.values()):
             if after is not None and sent.number <= after:
                 break
-            if (after is not None or sent.first) and sent.is_of(collection):
+            if sent.is_of(collection):
                 pieces.append(sent.piece)
         return self._number, _with_id(pieces[::-1], self._seen_at)
 
@@ -165,15 +165,15 @@ class ProgressFeed:
 
     def _add_document(self, document: Document) -> None:
         piece = event("document", DocumentView.of(document, self._settings))
-        is_first = document.state in states.PROGRESSING_DOCUMENTS
-        self._add(document.id, piece, first=is_first, collection=document.collection)
+        is_open = document.state in states.PROGRESSING_DOCUMENTS
+        self._add(document.id, piece, is_open=is_open, collection=document.collection)
 
     def _add(
         self,
         key: UUID | str,
         piece: bytes,
         *,
-        first: bool = True,
+        is_open: bool = True,
         again: bool = False,
         collection: str | None = None,
     ) -> None:
@@ -182,13 +182,13 @@ class ProgressFeed:
         if previous is None or previous.piece != piece or again:
             self._number += 1
             self._events.pop(key, None)
-            self._events[key] = _Event(self._number, piece, first, collection)
+            self._events[key] = _Event(self._number, piece, is_open, collection)
 
     def _forget(self, read: set[UUID], *, whole: bool) -> None:
         """Forget finished documents, and the least recently sent documents in progress if there are too many."""
         others = [key for key in self._events if key not in {"progress", "status", *read}]
         retained = (
-            [] if whole else [key for key in others if key != "error" and self._events[key].first][-_MOST_EVENTS:]
+            [] if whole else [key for key in others if key != "error" and self._events[key].is_open][-_MOST_EVENTS:]
         )
         for key in set(others) - set(retained):
             del self._events[key]

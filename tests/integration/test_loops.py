@@ -26,6 +26,7 @@ from tests.integration.test_ledger import index_texts, paid, parsed
 from tests.support.api import serving, work
 from tests.support.clock import ManualClock
 from tests.support.loopwatch import LONGEST_SECONDS, watched_loop
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS
 
 JSON = {"content-type": "application/json"}
@@ -166,16 +167,25 @@ async def test_thousand_listeners_share_ledger_reads(services, library, settings
     watch.require_free()
 
 
-async def test_new_listener_receives_only_running_documents(services, library, settings, provider):
-    done = await library.add("alpha")
+@guards(
+    "api/progress/feeds.py",
+    "            if sent.is_of(collection):",
+    "            if (after is not None or sent.is_open) and sent.is_of(collection):",
+    means="a document that is ready between a client's list and its stream stays in progress there",
+)
+async def test_new_listener_receives_open_and_just_changed_documents(services, library, settings, provider):
+    old = await library.add("alpha")
     await work(services)
-    open_ = await library.add("beta")
+    await age_documents(services)
+    done = await library.add("beta")
+    await work(services)
+    open_ = await library.add("gamma")
     await work(services, "parse")
     feeds = ProgressFeeds(services.ledger[Documents], settings)
 
     with feeds.joined("default") as feed:
         number, pieces = await feed.news(None)
-        assert (str(open_.id).encode() in pieces, str(done.id).encode() in pieces) == (True, False)
+        assert [str(each.id).encode() in pieces for each in (open_, done, old)] == [True, True, False]
         assert await feed.news(number) == (number, b"")
 
 
