@@ -90,7 +90,7 @@ class ProgressFeed:
 
         Args:
             after: number returned by the last call; None for a new listener. It receives the progress, the documents in
-                progress and those that changed in the last seconds: its lists may be older.
+                progress and all documents changed in the last seconds: its lists may be older.
             collection: collection of the events; None for all.
 
         Returns:
