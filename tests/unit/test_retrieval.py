@@ -15,6 +15,7 @@ from shared.query.retrieve.scores.diversity import diversified
 from shared.query.retrieve.searching import _channels
 from shared.vectors.hits import RankedPoints
 from shared.vectors.schema.filters import metadata_conditions
+from tests.support.planted import guards
 
 
 def chunk(letter):
@@ -102,9 +103,9 @@ def test_score_is_excess_over_each_channels_baseline():
 
     assert reference_scores(hits) == {"questions": 0.2, "text": 0.2, "bm25": 0.0}
     assert (named(a.chunk_id), named(b.chunk_id)) == ("a", "b")
-    assert a.evidence == pytest.approx((0.9 + 1.5 * 0.7, 0.2 + 1.5 * 0.2, 8 * 0.2 * 0.5))
-    assert a.score == pytest.approx(3.25 / 5.25)
-    assert b.evidence == pytest.approx((0.7 + 1.5 * 0.5, 0.0, 0.0))
+    assert a.evidence == pytest.approx((0.9 + 1.5 * 0.7, 0.35 * 0.4**0.5 * 0.95, 0.2 + 1.5 * 0.2, 8 * 0.2 * 0.5))
+    assert a.score == pytest.approx(sum(a.evidence) / (2 + sum(a.evidence)))
+    assert b.evidence == pytest.approx((0.7 + 1.5 * 0.5, 0.35 * 0.4**0.5 * 1.2, 0.0, 0.0))
 
 
 def test_partial_questions_do_not_outrank_nearer_text():
@@ -115,6 +116,34 @@ def test_partial_questions_do_not_outrank_nearer_text():
 
     assert ranked(hits)[0] == "r"
     assert ranked(hits, "mean")[0] == "w"
+
+
+@guards(
+    "shared/query/retrieve/scores/default_fusion.py",
+    "        _AGREEMENT * sqrt(asked) * agreement,",
+    "        0.0 * agreement,",
+    means="a chunk whose question and text both answer ranks below one with a slightly nearer text",
+)
+def test_agreeing_question_and_text_outrank_either_alone():
+    found = questions(question("b", 0.6), *(question(other, 0.4) for other in "acde"))
+    hits = {"questions": found, "text": text(a=0.62, b=0.6, c=0.4, d=0.4, e=0.4)}
+
+    assert ranked(hits)[0] == "b"
+
+
+@guards(
+    "shared/query/retrieve/scores/default_fusion.py",
+    "    agreement = np.minimum(of_questions * np.maximum(question, assumed), of_texts * text)",
+    "    agreement = np.minimum(of_questions * question, of_texts * text)",
+    means="a nearer chunk whose questions are not written yet ranks below one with questions",
+)
+def test_missing_questions_are_assumed_to_agree():
+    texts = text(a=0.6, b=0.58, **dict.fromkeys("cdefghij", 0.4))
+    partial = questions(question("b", 0.58))
+    complete = questions(question("b", 0.58), *(question(other, 0.4) for other in "cdefghij"))
+
+    assert ranked({"questions": partial, "text": texts})[0] == "a"
+    assert ranked({"questions": complete, "text": texts})[0] == "b"
 
 
 def test_near_identical_question_adds_score_if_text_agrees():
@@ -133,8 +162,8 @@ def test_only_weight_ratios_matter_and_zero_excludes_channel():
 
     assert list(equal) == list(double)
     assert equal[0].evidence.similarity == pytest.approx(0.9 + 1.5 * 0.4)
-    assert alone.evidence == pytest.approx((0.9 * 2.5, 0.0, 0.0))
-    assert half.evidence == pytest.approx(((0.9 + 1.5 * 0.4) / 2, 0.0, 8 * 0.2 * 0.6 / 2))
+    assert alone.evidence == pytest.approx((0.9 * 2.5, 0.0, 0.0, 0.0))
+    assert half.evidence == pytest.approx(((0.9 + 1.5 * 0.4) / 2, 0.35 * 0.2**0.5 * 0.75, 0.0, 8 * 0.2 * 0.6 / 2))
 
 
 def test_rrf_score_sums_reciprocal_ranks():

@@ -167,6 +167,7 @@ class EvidenceView(ReplyModel):
     """The parts of a chunk's score. If their sum is x, the score is x / (2 + x)."""
 
     similarity: float = Field(description="Similarity of the nearest question or of the text, whichever is higher")
+    agreement: float = Field(description="Bonus if both the nearest question and the text are similar")
     words: float = Field(description="Match of the words")
     same_question: float = Field(
         description="Bonus if a question of the chunk is nearly identical to the user's, and the text agrees"
