@@ -14,7 +14,8 @@ import argparse
 import random
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +23,7 @@ from uuid import UUID
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from embedded.minilm import MiniLM
 from shared.domain.corpus.chunks import ChunkContent
@@ -42,6 +44,8 @@ HELD_OUT = 200
 NOWHERE = UUID(int=0)
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
 Founds = list[dict[Channel, ChannelHits]]
+Scores = NDArray[np.floating]
+"""A score of each passage, shape `(passages,)`; -inf: not found."""
 
 
 @dataclass(frozen=True)
@@ -107,30 +111,48 @@ def with_baseline(vectors: Vectors, baseline: float) -> Vectors:
 
 
 class Words:
-    """Texts as BM25 searches them, without an engine; the hits of a question are cached."""
+    """Texts as BM25 searches them, without an engine; `find` caches the hits of a question.
+
+    Args:
+        ids: the chunks of the texts.
+        passages: the texts under their titles.
+    """
 
     def __init__(self, ids: Sequence[str], passages: Sequence[str]) -> None:
         self._points = [chunk_point_id(UUID(chunk), 1) for chunk in ids]
         self._found: dict[str, ChannelHits] = {}
-        self._postings: dict[int, list[tuple[int, float]]] = {}
         languages = [with_languages([ChunkContent.whole(passage)])[0].language for passage in passages]
-        self._languages = sorted({language for language in languages if language})
-        for index, vector in enumerate(map(document_vector, passages, languages)):
+        self.languages = Counter(language for language in languages if language)
+        vectors = [document_vector(*each) for each in zip(passages, languages, strict=True)]
+        self.terms = sum(len(vector.indices) for vector in vectors)
+        postings: dict[int, list[tuple[int, float]]] = {}
+        for index, vector in enumerate(vectors):
             for term, value in zip(vector.indices, vector.values, strict=True):
-                self._postings.setdefault(term, []).append((index, value))
+                postings.setdefault(term, []).append((index, value))
+        self._postings = {
+            term: (np.array([index for index, _ in pairs]), np.array([value for _, value in pairs]))
+            for term, pairs in postings.items()
+        }
 
     def find(self, query: str) -> ChannelHits:
         if query not in self._found:
-            terms = query_vector(query, self._languages)
-            words = np.zeros(len(self._points))
-            for term in terms.indices:
-                postings = self._postings.get(term, [])
-                weight = np.log(1 + (len(words) - len(postings) + 0.5) / (len(postings) + 0.5))
-                for index, value in postings:
-                    words[index] += weight * value
-            scores = np.where(words > 0, words, -np.inf)
-            self._found[query] = best("bm25", scores, self._points, full_bm25(terms, len(words)))
+            self._found[query] = self.search(query)
         return self._found[query]
+
+    def search(self, query: str) -> ChannelHits:
+        scores, full = self.scores(query)
+        return best("bm25", scores, self._points, full)
+
+    def scores(self, query: str) -> tuple[Scores, float]:
+        """Return the scores of the texts, shape `(texts,)`, -inf without a common word, and the score that counts 1."""
+        terms = query_vector(query, sorted(self.languages))
+        words = np.zeros(len(self._points))
+        for term, weight in zip(terms.indices, terms.values, strict=True):
+            if term in self._postings:
+                indexes, values = self._postings[term]
+                rarity = np.log(1 + (len(words) - len(indexes) + 0.5) / (len(indexes) + 0.5))
+                words[indexes] += weight * rarity * values
+        return np.where(words > 0, words, -np.inf), full_bm25(terms, len(words))
 
 
 @lru_cache(maxsize=4)
@@ -138,7 +160,7 @@ def words_of(ids: tuple[str, ...], passages: tuple[str, ...]) -> Words:
     return Words(ids, passages)
 
 
-def best(channel: Channel, scores: Vectors, points: Sequence[str], full: float = 1.0) -> ChannelHits:
+def best(channel: Channel, scores: Scores, points: Sequence[str], full: float = 1.0) -> ChannelHits:
     first = [index for index in np.argsort(-scores, kind="stable")[:DEPTH] if np.isfinite(scores[index])]
     return fold(channel, RankedPoints([points[i] for i in first], [float(scores[i]) for i in first]), DEPTH, full)
 
@@ -150,26 +172,54 @@ class Searched:
         self._texts, self._questions = texts, questions
         self._owners = np.array([index for index, _ in question_set.questions], dtype=int)
         self._points = [chunk_point_id(UUID(chunk), 1) for chunk in question_set.ids]
-        self._words = words_of(tuple(question_set.ids), tuple(question_set.passages))
+        self.words = words_of(tuple(question_set.ids), tuple(question_set.passages))
 
     def found(self, queries: Sequence[str], vectors: Vectors, without: Sequence[int] | None = None) -> Founds:
+        """Return the hits of each query; `without` has the number of a question to ignore for each query."""
         return [
-            self._one(query, vector, None if without is None else without[number])
+            self.search(CHANNELS, query, vector, None if without is None else without[number], cached=True)
             for number, (query, vector) in enumerate(zip(queries, vectors, strict=True))
         ]
 
-    def _one(self, query: str, vector: Vectors, without: int | None) -> dict[Channel, ChannelHits]:
+    def search(
+        self,
+        channels: Iterable[Channel],
+        query: str,
+        vector: Vectors,
+        without: int | None = None,
+        *,
+        cached: bool = False,
+    ) -> dict[Channel, ChannelHits]:
+        """Return the hits of some channels.
+
+        Args:
+            channels: the channels.
+            query: a user's question.
+            vector: its vector, shape `(dimensions,)`.
+            without: number of a stored question to ignore.
+            cached: whether BM25 may use the hits of an earlier search for this query.
+        """
+        found: dict[Channel, ChannelHits] = {}
+        for channel in channels:
+            if channel == "bm25":
+                found[channel] = self.words.find(query) if cached else self.words.search(query)
+            else:
+                near = self.near_texts(vector) if channel == "text" else self.near_questions(vector, without)
+                found[channel] = best(channel, near, self._points)
+        return found
+
+    def near_texts(self, vector: Vectors) -> Scores:
+        """Return the cosine of each passage, shape `(passages,)`."""
+        return self._texts @ vector
+
+    def near_questions(self, vector: Vectors, without: int | None = None) -> Scores:
+        """Return the cosine of each passage's nearest question, shape `(passages,)`; -inf without questions."""
         near = self._questions @ vector if len(self._questions) else np.empty(0)
         if without is not None:
             near[without] = -1
         nearest = np.full(len(self._points), -1.0)
         np.maximum.at(nearest, self._owners, near)
-        found = {
-            "questions": best("questions", np.where(nearest > -1, nearest, -np.inf), self._points),
-            "text": best("text", self._texts @ vector, self._points),
-            "bm25": self._words.find(query),
-        }
-        return {channel: found[channel] for channel in CHANNELS}
+        return np.where(nearest > -1, nearest, -np.inf)
 
 
 def measure(folder: Path, share: int, model: MiniLM) -> None:
