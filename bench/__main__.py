@@ -20,6 +20,7 @@ BENCHMARKS = {
     "bm25": [],
     "budget": [],
     "calibration": QUESTION_SETS,
+    "comparison": [],
     "corpus": ["--documents", "5000"],
     "edits": ["--seconds", "30"],
     "erasure": ["--rows", "100000"],
@@ -58,6 +59,7 @@ BENCHMARKS = {
     "wal": [],
     "wanted": [],
 }
+ENVIRONMENTS = {"comparison": {"OPENBLAS_NUM_THREADS": "1"}}  # its milliseconds are measured with one thread
 
 
 def main() -> None:
@@ -78,13 +80,14 @@ def main() -> None:
 
 def run(name: str, arguments: list[str], tree: Path = ROOT) -> None:
     """Run a benchmark of this checkout on the processes of a tree: all other code is imported from there."""
+    environment = os.environ | ENVIRONMENTS.get(name, {})
     if tree == ROOT:
-        subprocess.run([sys.executable, "-m", f"bench.{name}", *arguments], check=True)
+        subprocess.run([sys.executable, "-m", f"bench.{name}", *arguments], check=True, env=environment)
         return
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "bench").symlink_to(ROOT / "bench")
         # The current folder must not be searched first, because it has benchmarks of its own.
-        environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{tree}", "PYTHONSAFEPATH": "1"}
+        environment |= {"PYTHONPATH": f"{folder}{os.pathsep}{tree}", "PYTHONSAFEPATH": "1"}
         command = [str(tree / ".venv" / "bin" / "python"), "-m", f"bench.{name}", *arguments]
         subprocess.run(command, check=True, cwd=tree, env=environment)
 
