@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from embedded.minilm import MiniLM
 from shared.domain.corpus.chunks import ChunkContent
-from shared.domain.corpus.ids import chunk_id, chunk_point_id
+from shared.domain.corpus.ids import chunk_id, chunk_point_id, question_point_id
 from shared.domain.text.bm25 import document_vector, query_vector
 from shared.domain.vectors import Vectors
 from shared.ingest.parse.chunks.languages import with_languages
@@ -172,6 +172,8 @@ class Searched:
         self._texts, self._questions = texts, questions
         self._owners = np.array([index for index, _ in question_set.questions], dtype=int)
         self._points = [chunk_point_id(UUID(chunk), 1) for chunk in question_set.ids]
+        asked = [UUID(question_set.ids[index]) for index, _ in question_set.questions]
+        self._question_points = [question_point_id(chunk, 1, number) for number, chunk in enumerate(asked)]
         self.words = words_of(tuple(question_set.ids), tuple(question_set.passages))
 
     def found(self, queries: Sequence[str], vectors: Vectors, without: Sequence[int] | None = None) -> Founds:
@@ -203,23 +205,28 @@ class Searched:
         for channel in channels:
             if channel == "bm25":
                 found[channel] = self.words.find(query) if cached else self.words.search(query)
+            elif channel == "text":
+                found[channel] = best(channel, self.near_texts(vector), self._points)
             else:
-                near = self.near_texts(vector) if channel == "text" else self.near_questions(vector, without)
-                found[channel] = best(channel, near, self._points)
+                found[channel] = best(channel, self._question_cosines(vector, without), self._question_points)
         return found
 
     def near_texts(self, vector: Vectors) -> Scores:
         """Return the cosine of each passage, shape `(passages,)`."""
         return self._texts @ vector
 
-    def near_questions(self, vector: Vectors, without: int | None = None) -> Scores:
+    def near_questions(self, vector: Vectors) -> Scores:
         """Return the cosine of each passage's nearest question, shape `(passages,)`; -inf without questions."""
+        nearest = np.full(len(self._points), -np.inf)
+        np.maximum.at(nearest, self._owners, self._question_cosines(vector))
+        return nearest
+
+    def _question_cosines(self, vector: Vectors, without: int | None = None) -> Scores:
+        """Return the cosine of each stored question, shape `(questions,)`; -inf for the one to ignore."""
         near = self._questions @ vector if len(self._questions) else np.empty(0)
         if without is not None:
-            near[without] = -1
-        nearest = np.full(len(self._points), -1.0)
-        np.maximum.at(nearest, self._owners, near)
-        return np.where(nearest > -1, nearest, -np.inf)
+            near[without] = -np.inf
+        return near
 
 
 def measure(folder: Path, share: int, model: MiniLM) -> None:
