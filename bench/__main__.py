@@ -41,6 +41,7 @@ BENCHMARKS = {
     "profile": [],
     "questions": [],
     "question_channel": QUESTION_SETS,
+    "quotes": [],
     "retrieval": [],
     "scale": ["--chunks", "100000", "--load", "300"],
     "scaling": [],
