@@ -9,8 +9,9 @@ from shared.domain.spending.usage import Usage
 from shared.providers.chat import Completion
 from shared.providers.embedding import Prefixes, free
 from shared.query.answer import NOTHING_FOUND, Answer, ExtractiveAnswerer, GenerativeAnswerer, Passage, Support
-from shared.query.answer.extractive import LEAD, UNCERTAIN_LEAD, _ranked, answer_floor
-from shared.query.answer.quotes import MAX_SENTENCES, candidates
+from shared.query.answer.extractive import LEAD, UNCERTAIN_LEAD, answer_floor
+from shared.query.answer.quotes import candidates
+from shared.query.answer.selection import MAX_SENTENCES, ranked_by
 from tests.support.planted import guards
 
 PASSAGES = [
@@ -201,6 +202,8 @@ async def test_sentences_are_embedded_in_one_bounded_batch():
             "The worker renews it.",
             "The broker is a doorbell.",
             "It carries ids.",
+            "Claims",
+            "Doorbell",
         ]
     ]
     long = [Passage(n, " ".join(f"Sentence {n} {i} ends." for i in range(500))) for n in range(1, 40)]
@@ -228,15 +231,15 @@ def test_similarity_floor_depends_on_model():
 
 
 @guards(
-    "shared/query/answer/quotes.py",
+    "shared/query/answer/spans.py",
     "if any(map(_PROMPT.match, lines)):",
     "if False:",
     means="a prompt of a shell is quoted as a sentence",
     case="$ pip install httpx",
 )
 @guards(
-    "shared/query/answer/quotes.py",
-    "or _plain(words) in headings:",
+    "shared/query/answer/spans.py",
+    "or plain(words) in headings:",
     "or False:",
     means="a listed heading is quoted as a sentence",
     case="Install httpx1",
@@ -277,7 +280,7 @@ def test_prices_and_emphasised_sentences_are_quoted():
 
 
 @guards(
-    "shared/query/answer/extractive.py",
+    "shared/query/answer/selection.py",
     "if not quote.is_question:",
     "if True:",
     means="the user's own question is quoted as its answer",
@@ -305,22 +308,45 @@ def test_complete_sentence_is_preferred_to_fragment():
     fragment, sentence = "lease ends after sixty seconds of work", "A lease ends after sixty seconds of work."
     quotes = candidates([Passage(1, f"{fragment}\n\n{sentence}")])
 
-    assert [quotes[n].text for n in _ranked(quotes, [0.9, 0.87])] == [sentence, fragment]
-    assert [quotes[n].text for n in _ranked(quotes, [0.9, 0.8])] == [fragment, sentence]
+    assert [quotes[n].text for n in ranked_by(quotes, [0.9, 0.87])] == [sentence, fragment]
+    assert [quotes[n].text for n in ranked_by(quotes, [0.9, 0.8])] == [fragment, sentence]
 
 
 @guards(
     "shared/query/answer/extractive.py",
-    "if self._scale(best) < self._certain:",
-    "if best < self._certain:",
+    "self._scale(best) >= self._certain",
+    "best >= self._certain",
     means="an uncertain answer looks certain",
 )
-async def test_uncertain_answer_shows_three_best_passages():
+async def test_uncertain_answer_has_the_same_quotes():
     passages = [Passage(n, f"Alpha beta gamma delta number{n}. Another text.") for n in range(1, 6)]
-    answerer = ExtractiveAnswerer(WordEmbedder(), floor=0.3, baseline=Baseline(0.6, 0.05))
-    answer = await answerer.answer("Alpha beta zeta eta?", passages)
+    question = "Alpha beta zeta eta?"
+    certain = await ExtractiveAnswerer(WordEmbedder(), floor=0.3).answer(question, passages)
 
-    quotes = [f"> Alpha beta gamma delta number{n}. [{n}]" for n in (1, 2, 3)]
-    assert answer.text == "\n".join([UNCERTAIN_LEAD, "", *quotes])
-    assert (answer.found, answer.is_certain, answer.cited) == (True, False, (1, 2, 3))
-    assert (await ExtractiveAnswerer(WordEmbedder(), floor=0.3).answer("Alpha beta gamma zeta?", passages)).is_certain
+    answerer = ExtractiveAnswerer(WordEmbedder(), floor=0.3, baseline=Baseline(0.6, 0.05))
+    answer = await answerer.answer(question, passages)
+
+    assert (certain.is_certain, certain.text.partition("\n")[0]) == (True, LEAD)
+    assert (answer.found, answer.is_certain, answer.text.partition("\n")[0]) == (True, False, UNCERTAIN_LEAD)
+    assert answer.text.partition("\n")[2] == certain.text.partition("\n")[2]
+    assert (answer.cited, answer.support) == (certain.cited, certain.support)
+
+
+async def test_refused_heading_does_not_hide_its_sentences():
+    passage = Passage(1, "# A blocked title\n\nA lease ends after sixty seconds.")
+
+    answer = await ExtractiveAnswerer(WordEmbedder("blocked"), floor=0.3).answer(
+        "After sixty seconds a lease ends?", [passage]
+    )
+
+    assert answer.text == f"{LEAD}\n\n> A lease ends after sixty seconds. [1]"
+
+
+async def test_introduction_and_item_support_their_quote():
+    text = "A lease ends:\n\n- after sixty seconds,\n- with its worker."
+    answer = await ExtractiveAnswerer(WordEmbedder(), floor=0.3).answer(
+        "After sixty seconds a lease ends?", [Passage(1, text)]
+    )
+
+    assert answer.text.startswith(f"{LEAD}\n\n> A lease ends: after sixty seconds [1]")
+    assert [text[start:end] for start, end in answer.sentences_of(1)[:2]] == ["A lease ends:", "after sixty seconds,"]

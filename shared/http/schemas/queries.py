@@ -398,8 +398,7 @@ class QueryReply(ReplyModel):
     form: Form = Field(description="`extractive`: quoted from the documents, not written by a model")
     certain: bool = Field(
         description="`false` if an extractive answer is hardly nearer to the question than unrelated texts; the answer"
-        " then says so and quotes the three best passages. `false` if a generative answer is incomplete or cites no"
-        " passage"
+        " then says so. `false` if a generative answer is incomplete or cites no passage"
     )
     incomplete_reason: IncompleteReason | None = Field(
         description="Why the answer is incomplete: `length` (the model's token limit), `content_filter`, or"
