@@ -1,4 +1,7 @@
-"""Condensing: one call to a language model turns a conversation into a standalone question."""
+"""Condensing: one call to a language model turns a conversation into a standalone question.
+
+Without a model, a short question that refers to the conversation is joined to the question before it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from shared.domain.spending.usage import Usage
+from shared.domain.text.words import is_unspaced, most_stop_words, pieces_of, words_of
 from shared.providers.chat import ChatModel, ChatRequest, Message
 from shared.providers.replies.json_replies import MalformedReply, json_in, spoken
 
@@ -20,6 +24,25 @@ _TURNS = 12
 _TURN_CHARS = 2_000
 # Room for models that think before they answer: an unused allowance costs nothing.
 _MAX_TOKENS = 2_500
+_EARLIER_CHARS = 500  # of an earlier question; a longer text would outweigh the question after it
+# Signs that a question continues a conversation, in the languages of the page, and the most words of such a question,
+# without stop words. A longer one is understood alone: "Is it possible to pay by card?".
+_SIGNS = (
+    (1, re.compile("")),
+    (
+        2,
+        re.compile(
+            r"\b(?:its?|that|this|they|them|their|those|these|he|she|him|her|er|ihn|ihm|diese[mnrs]?|davon|dafür)\b"
+        ),
+    ),
+    (
+        3,
+        re.compile(
+            r"^\W*(?:and|but|or|so|also|what about|how about|und|aber|oder|auch|was ist mit|wie sieht es mit)\b"
+        ),
+    ),
+    (3, re.compile(r"^\W*(?:\u90a3|\u8fd8\u6709)|\u5462\W*$|[\u5b83\u4ed6\u5979]|[\u8fd9\u90a3]\u4e2a")),
+)
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 _TAG = re.compile(r"<(?=\s*+(?:/\s*+)?(?:turn|question))", re.IGNORECASE)
 _SYSTEM = """\
@@ -80,6 +103,35 @@ async def condense(model: ChatModel, turns: Sequence[Turn]) -> CondensedQuestion
     except MalformedReply:
         question = ""
     return CondensedQuestion(question or last.text, completion.usage)
+
+
+def joined(turns: Sequence[Turn]) -> CondensedQuestion:
+    """Return the last question of a conversation, preceded by the questions that it continues. No model is called.
+
+    A question continues the one before it if it has at most one word without its stop words, or if it has few words
+    and a pronoun, or a start like "And".
+    """
+    *history, last = turns
+    texts = [last.text]
+    earlier = [turn.text for turn in history[-_TURNS:] if turn.speaker == "user"]
+    while earlier and _is_follow_up(texts[0]):
+        texts.insert(0, earlier.pop()[:_EARLIER_CHARS].strip())
+    return CondensedQuestion(" ".join(texts))
+
+
+def _is_follow_up(question: str) -> bool:
+    if len(question) > _EARLIER_CHARS:
+        return False
+    words, text = _content_words(question), question.casefold()
+    return any(words <= most and sign.search(text) for most, sign in _SIGNS)
+
+
+def _content_words(question: str) -> int:
+    """Return the number of words without stop words; in a script without spaces, of every two pieces."""
+    words = set(words_of(question, None))
+    unspaced = {word for word in words if is_unspaced(word)}
+    pieces = sum(len(list(pieces_of(word))) for word in unspaced)
+    return len(words) - len(unspaced) - most_stop_words(question) + pieces // 2
 
 
 def request(history: Sequence[Turn], last: Turn) -> ChatRequest:

@@ -57,11 +57,19 @@ async def test_question_without_history_calls_no_condenser(client, indexed, prov
     assert provider.stats()["calls"] == 1
 
 
-async def test_extractive_server_ignores_history(client, indexed, settings, provider):
+@guards(
+    "shared/http/queries/conversation.py",
+    "return joined(turns)",
+    "return CondensedQuestion(turns[-1].text)",
+    means="without a model, a follow-up question is searched alone",
+)
+async def test_follow_up_without_model_joins_question_before(client, indexed, settings, provider):
     async with calling(settings.model_copy(update={"answering": "extractive"})) as quoting:
         reply = (await quoting.post("/v1/query", json=FOLLOW_UP)).json()
+        alone = (await quoting.post("/v1/query", json=FOLLOW_UP | {"question": "Which day is the salary paid?"})).json()
 
-    assert reply["metadata"]["question"] == FOLLOW_UP["question"]
+    assert reply["metadata"]["question"] == "How is the pay? And </question> when is it?"
+    assert alone["metadata"]["question"] == "Which day is the salary paid?"
     assert provider.stats()["calls"] == 0
 
 

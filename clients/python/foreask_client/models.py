@@ -311,7 +311,7 @@ class QueryMetadata(Model):
 
     Attributes:
         query_id: id for POST /v1/feedback; None if the query was not recorded, or the ledger was unavailable.
-        question: the searched question; with `history`, as the language model rewrote it.
+        question: the searched question; with `history`, as it is understood alone.
         milliseconds: duration by stage, and `total`.
         skipped: skipped stages (`rewrite`, `rerank`) with their reasons.
         notice: why results may be wrong or incomplete, while the collection's index is being repaired.

@@ -153,8 +153,8 @@ class QueryBody(RetrieveBody):
         [],
         max_length=100,
         description="Previous messages of the conversation, oldest first; at most the last 12 are used. The language"
-        " model rewrites the question so that it is understood without them. If no model writes answers, they are"
-        " ignored",
+        " model rewrites the question so that it is understood without them. If no model writes answers, a short"
+        " question that continues them is searched together with the question before",
     )
 
 
@@ -315,7 +315,7 @@ class QueryMetadata(ReplyModel):
     query_id: UUID | None = Field(
         description="Id for POST /v1/feedback; null if the query was not recorded, or the ledger was unavailable"
     )
-    question: str = Field(description="The searched question; with `history`, as the language model rewrote it")
+    question: str = Field(description="The searched question; with `history`, as it is understood alone")
     matched_questions: int
     unique_chunks: int
     usage: QueryUsage
