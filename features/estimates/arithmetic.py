@@ -45,7 +45,7 @@ class ExpectedCalls:
 def expected_calls(tenant: str, model: str, content: ChunkContent, options: GenerationOptions) -> ExpectedCalls:
     calls = requests(content, options)
     return ExpectedCalls(
-        key=key_of(tenant, model, options.strategy, calls),
+        key=key_of(tenant, model, content, options, calls),
         calls=len(calls),
         prompt_chars=sum(len(message.content) for call in calls for message in call.messages),
         questions=len(calls) if options.strategy == "per-question" else options.count_for(content),

@@ -28,4 +28,9 @@ class IngestDefaults:
 
     def generation_of(self, options: CollectionOptions) -> GenerationOptions:
         count = options.questions_per_chunk or self.generation.questions_per_chunk
-        return replace(self.generation, questions_per_chunk=count, template=options.prompt)
+        return replace(
+            self.generation,
+            questions_per_chunk=count,
+            template=options.prompt,
+            context=bool(options.context),
+        )

@@ -14,7 +14,7 @@ from shared.vectors.hits import ChunkPayloads, Hit, PointOwner, RankedPoints, Se
 from shared.vectors.schema import filters
 from shared.vectors.schema.filters import Filter, VisiblePoints
 from shared.vectors.schema.groups import group
-from shared.vectors.schema.points import PREPENDED
+from shared.vectors.schema.points import EXTENDED
 from shared.vectors.searches import Search, chunk_search, section_search
 from shared.vectors.transport.connection import SEARCH_DEADLINE_SECONDS, SEARCH_SECONDS, QdrantConnection, all_of
 from shared.vectors.transport.errors import Refusal, SearchStopped
@@ -131,10 +131,10 @@ class Reads(QdrantConnection):
 
         Returns:
             Vectors of shape `(dimensions,)` and unit length. Points without a vector are missing, and so are texts that
-            were embedded with their questions.
+            were embedded with their questions or their context.
         """
         with self._if_exists():
-            body = {"ids": ids, "with_payload": ["question", PREPENDED], "with_vector": ["dense"]}
+            body = {"ids": ids, "with_payload": ["question", EXTENDED], "with_vector": ["dense"]}
             points = await self._read(name, "", body)
             return {str(p["id"]): _stored_vector(p) for p in points if _is_reusable(p)}
         return {}
@@ -235,7 +235,7 @@ def _ranked(points: Sequence[Mapping[str, Any]]) -> RankedPoints:
 
 
 def _is_reusable(point: Mapping[str, Any]) -> bool:
-    return "dense" in (point.get("vector") or {}) and not (point.get("payload") or {}).get(PREPENDED)
+    return "dense" in (point.get("vector") or {}) and not (point.get("payload") or {}).get(EXTENDED)
 
 
 def _stored_vector(point: Mapping[str, Any]) -> StoredVector:

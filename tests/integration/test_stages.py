@@ -525,7 +525,7 @@ async def test_prepended_questions_change_only_text_vector(services, library, pr
     assert not is_vector_of(vector, HARBOUR)
 
 
-VERSION_FIELDS = {"version", "token", "prepended"}
+VERSION_FIELDS = {"version", "token", "extended"}
 
 
 def described(stored):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.domain.errors import ForeaskError
-from shared.ingest.generate.replies import questions_in
+from shared.ingest.generate.replies import context_in, questions_in
 from shared.providers.adapt import ModelQuirks
 from shared.providers.errors.answers import ErrorAnswer, refusal
 from shared.providers.replies.chat import ReplyReader
@@ -106,3 +106,4 @@ def test_pieces_of_reply_lose_the_same_thinking(text, size, may_start_inside):
 def test_any_text_has_questions_or_is_malformed(text):
     with suppress(MalformedReply):
         assert questions_in(text)
+        context_in(text)  # raises no other exception

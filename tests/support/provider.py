@@ -75,6 +75,21 @@ class Script:
     usage: dict[str, Any] = field(default_factory=dict)  # fields of the usage of chats that replace the counted ones
     reads_pictures: bool = True  # False: chats with a picture get status 400
     described: str = "A bar chart of the herring catch"  # description of every picture; its hash follows
+    context: dict[str, Any] = field(
+        default_factory=lambda: {
+            "context": "From the notices of the port of Oban on the Scottish coast, for the masters of all vessels.",
+            "terms": [
+                "quay",
+                "opening times",
+                "docking",
+                "marina",
+                "berth",
+                "seaport",
+                "when can boats enter",
+                "jetty",
+            ],
+        }
+    )  # fields of a reply to a call that asks for a context, next to the questions
     answer: str = "The documents say so [1]."  # text of replies without a schema
     answer_finish: str = "stop"  # finish reason of answers; empty: a stream ends without a sign of its end
     caches_prompts: bool = False  # prompts of 1,024 tokens are written to a cache and read from it, as of GPT-5.6
@@ -370,6 +385,8 @@ class ScriptedEndpoints:
         if "questions" in schema.get("properties", {}):
             picture = _picture_of(body["messages"][-1])
             written = self._description(picture) if picture else {"questions": self._questions(prompt)}
+            if "context" in schema["properties"]:
+                written |= self.script.context
             return orjson.dumps(written).decode()
         if schema:
             texts = {"question": self.script.condensed}

@@ -71,6 +71,12 @@ ADDITIONS = (
         '"content": chunk.content.as_json(),',
         '"content": chunk.content.as_json() | {"added": "next"},',
     ),
+    # a value of a chunk's context
+    (
+        "shared/ledger/model/rows/generation.py",
+        '"context": outcome.context and outcome.context.as_json(),',
+        '"context": outcome.context and outcome.context.as_json() | {"added": "next"},',
+    ),
     # a field of the points in Qdrant
     ("shared/vectors/schema/points.py", '"token": context.token,', '"token": context.token, "added": "next",'),
     # an argument of a wake-up

@@ -7,8 +7,9 @@ import pytest
 from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import InvalidInput
 from shared.ingest.generate.generator import content_key, requests
-from shared.ingest.generate.prompts import PROMPT_VERSION, render, validate_template
+from shared.ingest.generate.prompts import CONTEXT_PROMPT_VERSION, PROMPT_VERSION, render, validate_template
 from shared.ingest.generate.types import GenerationOptions, strategy_for
+from tests.support.planted import guards
 
 SUBJECT = ChunkContent.whole("A lease ends after {count} seconds. Not {this}.", "Leases {text}", ("Workers", "Claims"))
 STRATEGIES = ("list", "per-question")
@@ -174,6 +175,51 @@ def test_request_changes_only_with_prompt_version():
     )
 
 
+def test_context_request_changes_only_with_its_version():
+    options = GenerationOptions(context=True)
+    bodies = [
+        request.body("m")
+        for text in ("Ada Lovelace wrote notes on the Analytical Engine in 1843. " * 3, "短い文。")
+        for request in requests(ChunkContent.whole(text, "T", ("H",)), options)
+    ]
+    fingerprint = hashlib.sha256(orjson.dumps(bodies)).hexdigest()[:16]
+    assert (CONTEXT_PROMPT_VERSION, fingerprint) == ("3", "37ba73332048d157"), (
+        "raise CONTEXT_PROMPT_VERSION, then put the new fingerprint here"
+    )
+
+
+def test_context_is_requested_next_to_own_prompt():
+    template = "Frag {count} Fragen: {text}"
+    (plain,) = requests(SUBJECT, GenerationOptions(template=template))
+    (call,) = requests(SUBJECT, GenerationOptions(template=template, context=True))
+
+    assert call.messages[1] == plain.messages[1]
+    assert '{"questions": ["...", "..."], "context": "...", "terms": ["...", "..."]}' in call.messages[0].content
+    assert [*call.schema["properties"]] == call.schema["required"] == ["questions", "context", "terms"]
+    assert plain.schema["required"] == ["questions"]
+    assert call.max_tokens > plain.max_tokens
+
+
+@pytest.mark.parametrize(
+    ("strategy", "content", "changes"),
+    [
+        ("list", SUBJECT, True),
+        ("per-question", SUBJECT, False),
+        ("list", ChunkContent("", (0, 0), picture="ab" * 32), False),
+    ],
+    ids=["list", "per-question", "picture"],
+)
+def test_context_changes_keys_of_its_calls_only(strategy, content, changes):
+    plain, extended = (GenerationOptions(strategy, context=context) for context in (False, True))
+    assert (content_key("t", "m", content, plain) != content_key("t", "m", content, extended)) == changes
+
+
+@guards(
+    "shared/ingest/generate/generator.py",
+    "CONTEXT_PROMPT_VERSION if options.writes_context(content) else PROMPT_VERSION",
+    "CONTEXT_PROMPT_VERSION",
+    means="all paid questions are generated and paid again",
+)
 def test_keys_of_thousand_chunks_ignore_transport():
     """Paid questions are found under the keys of earlier releases, regardless of a call's tier and cache."""
     keys = hashlib.sha256()

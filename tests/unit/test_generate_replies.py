@@ -2,8 +2,9 @@ import json
 
 import pytest
 
+from shared.domain.corpus.chunks import ChunkContext
 from shared.ingest.generate.quality import normalise
-from shared.ingest.generate.replies import questions_in
+from shared.ingest.generate.replies import context_in, questions_in
 from shared.providers.replies.json_replies import MalformedReply
 
 TWO = ["What is a lease?", "Who rings the bell?"]
@@ -91,3 +92,59 @@ def test_single_question_object_is_read():
 
 def test_overlong_question_is_truncated():
     assert len(questions_in('["' + "a" * 50_000 + '"]')[0]) == 1_000
+
+
+CONTEXT = {"context": "From the rules of the port.", "terms": ["quay", "pier"]}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        json.dumps({"questions": TWO} | CONTEXT),
+        json.dumps(CONTEXT | {"questions": TWO}),
+        f"Here you are:\n```json\n{json.dumps({'data': {'questions': TWO} | CONTEXT})}\n```",
+        f"{JSON}\n{json.dumps(CONTEXT)}",
+        json.dumps({"items": TWO} | CONTEXT),
+        json.dumps({"q1": TWO[0], "q2": TWO[1]} | CONTEXT),
+        json.dumps({"questions": TWO} | CONTEXT | {"terms": "quay, pier"}),
+        json.dumps({"questions": TWO} | CONTEXT | {"terms": ["quay", None, " ", 7, "Pier", "pier"]}),
+        json.dumps({"questions": TWO} | CONTEXT | {"context": " From the rules\n of the port. "}),
+    ],
+)
+def test_context_and_questions_are_read_from_reply(reply):
+    assert questions_in(reply) == TWO
+    assert context_in(reply) == ChunkContext("From the rules of the port.", ("quay", "pier"))
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        JSON,
+        "1. What is a lease?\n2. Who rings the bell?",
+        json.dumps({"questions": TWO, "context": "", "terms": []}),
+        json.dumps({"questions": TWO, "context": {"of": "it"}, "terms": {"quay": 1}}),
+        json.dumps({"questions": TWO, "context": None, "terms": [["quay"]]}),
+    ],
+)
+def test_reply_without_context_has_its_questions(reply):
+    assert questions_in(reply) == TWO
+    assert context_in(reply) is None
+
+
+def test_part_of_context_is_accepted_alone():
+    assert context_in(json.dumps({"questions": TWO, "context": "A port."})) == ChunkContext("A port.")
+    assert context_in(json.dumps({"questions": TWO, "terms": ["quay"]})) == ChunkContext("", ("quay",))
+
+
+def test_context_is_storable_and_of_limited_length():
+    terms = [f"quay\x00 {number} \ud800" for number in range(100)] + ["x" * 100]
+    context = context_in(json.dumps({"questions": TWO, "context": "a\x00 \ud800word " * 1_000, "terms": terms[::-1]}))
+
+    assert context.line.startswith("a word a word")
+    assert len(context.line) <= 500
+    assert context.terms == tuple(f"quay {number}" for number in range(99, 79, -1))
+
+
+def test_terms_alone_are_not_read_as_questions():
+    with pytest.raises(MalformedReply):
+        questions_in(json.dumps({"context": "Who rings the bell?", "terms": ["What is a lease?"]}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent, ChunkContext
 from shared.domain.corpus.dead_letters import PastAttempt
 from shared.domain.corpus.questions import QuestionDetail
 from shared.domain.spending.usage import BilledCalls
@@ -21,6 +21,7 @@ class ChunkDetail:
         history: last failed attempts, oldest first.
         usage: calls billed for its questions.
         questions: all questions, users' questions last.
+        context: paid with its questions; None without one.
     """
 
     id: UUID
@@ -33,3 +34,4 @@ class ChunkDetail:
     history: tuple[PastAttempt, ...]
     usage: BilledCalls
     questions: tuple[QuestionDetail, ...]
+    context: ChunkContext | None

@@ -1,10 +1,12 @@
-"""The content of a chunk, in the form used by all stages."""
+"""The content of a chunk, in the form used by all stages, and the context that a model writes for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
+
+from shared.domain.stored import known_fields
 
 MOST_CHARS = 20_000_000
 """No white space is restored after this position: a parser accepts no longer text, unless it is tuned."""
@@ -105,6 +107,33 @@ class ChunkContent:
 
 
 CONTENT_FIELDS = tuple(field.name for field in fields(ChunkContent))
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkContext:
+    """The line of context and the search terms that a model wrote for a chunk.
+
+    The chunk's text is embedded and indexed with them; answers and citations contain the text only.
+
+    Args:
+        line: one line about the setting of the text; empty if the model wrote none.
+        terms: words of users that the text lacks.
+    """
+
+    line: str = ""
+    terms: tuple[str, ...] = ()
+
+    def around(self, text: str) -> str:
+        """Return the line, a text and the terms as one text."""
+        return "\n\n".join(part for part in (self.line, text, ", ".join(self.terms)) if part)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"line": self.line, "terms": self.terms}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        known = known_fields(values, cls.__dataclass_fields__)
+        return cls(**{name: _frozen(value) for name, value in known.items()})
 
 
 def _frozen(value: Any) -> Any:

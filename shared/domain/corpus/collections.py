@@ -26,6 +26,7 @@ class CollectionOptions:
     section_max_chars: int | None = None
     ocr_languages: str | None = None  # languages of pages without texts, as `eng+deu`
     captions: bool | None = None  # whether pictures in documents are described
+    context: bool | None = None  # whether the model also writes the context of a chunk; None: no
     filterable: tuple[FilterableField, ...] = ()  # in order of declaration
 
 

@@ -124,6 +124,7 @@ class PlannedLine:
 
     Args:
         questions: number of requested questions.
+        context: whether a context is requested, too.
         bytes: size of its line.
     """
 
@@ -132,6 +133,7 @@ class PlannedLine:
     collection_id: UUID
     content_key: bytes
     questions: int
+    context: bool
     bytes: int
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent, ChunkContext
 from shared.domain.corpus.collections import CollectionOptions
 from shared.domain.retry import Dead
 from shared.domain.spending.budgets import Reserve
@@ -58,6 +58,7 @@ class SentLine:
         calls: number of earlier calls.
         by_tier: `usage` by tier.
         questions: number of requested questions.
+        context: whether a context was requested, too.
         job_id: job of its document when it was planned; None without a job.
     """
 
@@ -70,6 +71,7 @@ class SentLine:
     calls: int
     by_tier: UsageByTier
     questions: int
+    context: bool
     job_id: UUID | None
 
 
@@ -78,8 +80,8 @@ class GenerateOutcome(Outcome):
     """The generated questions of a chunk; the ledger stores them under the chunk's content key.
 
     `usage` and `calls` are the costs of the chunk, including failed attempts; `tier` is the tier of this attempt.
-    `text` is the description of a picture; None for a text. `is_estimated` is set if tokens of this attempt are
-    estimated.
+    `text` is the description of a picture; None for a text. `context` is the context of a text; None without one.
+    `is_estimated` is set if tokens of this attempt are estimated.
     """
 
     chunk: ChunkToGenerate | SentLine
@@ -89,6 +91,7 @@ class GenerateOutcome(Outcome):
     calls: int
     tier: Tier = Tier.STANDARD
     text: str | None = None
+    context: ChunkContext | None = None
     is_estimated: bool = False
 
     @property

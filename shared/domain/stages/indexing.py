@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent, ChunkContext
 from shared.domain.corpus.collections import CollectionOptions
 from shared.domain.corpus.index_location import IndexLocation, index_location_of
 from shared.domain.corpus.questions import AcceptedQuestion
@@ -30,6 +30,7 @@ class ChunkToIndex:
         of_several_builds: whether its collection has other builds.
         text_only: whether only its text is indexed now, because its questions do not exist yet.
         has_text: whether Qdrant has its text with its vector in this version.
+        context: paid with its questions; None without one.
         passed: number of its questions whose points Qdrant has confirmed in this version.
         may_have_points: whether an earlier claim may have written question points in this version.
         traceparent: span of the request that submitted its version; None if tracing was off.
@@ -61,6 +62,7 @@ class ChunkToIndex:
     of_several_builds: bool = False
     text_only: bool = False
     has_text: bool = False
+    context: ChunkContext | None = None
     passed: int = 0
     may_have_points: bool = False
     traceparent: str | None = None

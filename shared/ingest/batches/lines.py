@@ -22,7 +22,7 @@ from shared.ingest.faults import failure_of
 from shared.ingest.generate import question_list
 from shared.ingest.generate.bills import highest_usage
 from shared.ingest.generate.generator import content_key, key_of, requests
-from shared.ingest.generate.replies import storable
+from shared.ingest.generate.replies import context_in, storable
 from shared.ingest.options import IngestDefaults
 from shared.providers.adapt import ModelQuirks
 from shared.providers.batches import BatchReply, NotDone, request_line
@@ -68,6 +68,7 @@ class Lines:
             chunk.collection_id,
             chunk.content_key,
             options.count_for(chunk.content),
+            options.writes_context(chunk.content),
             len(request_line(_WIDEST, call.body(self.model))),
         )
 
@@ -92,7 +93,8 @@ class Lines:
             return None
         options = self.defaults.generation_of(line.options)
         calls = requests(line.content, options)
-        return calls[0] if key_of(tenant, self.model, options.strategy, calls) == line.content_key else None
+        key = key_of(tenant, self.model, line.content, options, calls)
+        return calls[0] if key == line.content_key else None
 
     def paid_reply(self, tenant: str, line: LineContent | None, completion: Completion) -> PaidReply | None:
         """Return a useless reply as the first of the replies with which a live call continues.
@@ -134,8 +136,16 @@ def questions_in(completion: Completion, line: SentLine) -> tuple[str, ...] | Ma
 
 def generated(line: SentLine, model: str, questions: tuple[str, ...], completion: Completion) -> GenerateOutcome:
     """Return the outcome of a good reply."""
-    usage, is_estimated = line.usage + completion.usage, completion.is_estimated
-    return GenerateOutcome(line, model, questions, usage, line.calls + 1, Tier.BATCH, is_estimated=is_estimated)
+    return GenerateOutcome(
+        line,
+        model,
+        questions,
+        line.usage + completion.usage,
+        line.calls + 1,
+        Tier.BATCH,
+        context=context_in(completion.text) if line.context else None,
+        is_estimated=completion.is_estimated,
+    )
 
 
 def malformed(

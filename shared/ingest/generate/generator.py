@@ -10,23 +10,26 @@ import orjson
 from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import Refused
 from shared.ingest.generate import description, per_question, question_list
-from shared.ingest.generate.prompts import PROMPT_VERSION
-from shared.ingest.generate.types import GeneratedQuestions, GenerationOptions, Strategy
+from shared.ingest.generate.prompts import CONTEXT_PROMPT_VERSION, PROMPT_VERSION
+from shared.ingest.generate.types import GeneratedQuestions, GenerationOptions
 from shared.providers.chat import ChatModel, ChatRequest
 
 
 def content_key(tenant: str, model: str, content: ChunkContent, options: GenerationOptions) -> bytes:
     """Return the key of a chunk's completion: 32 bytes that change whenever a request would.
 
-    `PROMPT_VERSION` covers differences that requests do not show: the parsing and repair of replies.
+    The version of the prompt covers differences that requests do not show: the parsing and repair of replies.
     """
-    return key_of(tenant, model, options.strategy, requests(content, options))
+    return key_of(tenant, model, content, options, requests(content, options))
 
 
-def key_of(tenant: str, model: str, strategy: Strategy, calls: Sequence[ChatRequest]) -> bytes:
+def key_of(
+    tenant: str, model: str, content: ChunkContent, options: GenerationOptions, calls: Sequence[ChatRequest]
+) -> bytes:
     """Return the content key of a chunk with these calls, as returned by `requests`."""
+    version = CONTEXT_PROMPT_VERSION if options.writes_context(content) else PROMPT_VERSION
     bodies = [call.body(model) for call in calls]
-    return hashlib.sha256(orjson.dumps([tenant, PROMPT_VERSION, strategy, bodies])).digest()
+    return hashlib.sha256(orjson.dumps([tenant, version, options.strategy, bodies])).digest()
 
 
 def requests(content: ChunkContent, options: GenerationOptions) -> list[ChatRequest]:

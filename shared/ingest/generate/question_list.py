@@ -1,4 +1,4 @@
-"""The `list` strategy: one call per chunk, whose reply is a JSON list of questions."""
+"""The `list` strategy: one call per chunk, whose reply is a JSON list of questions, perhaps with a context."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.spending.usage import Usage
-from shared.ingest.generate.prompts import LIST_SYSTEM, LIST_TEMPLATE, delimited, fixed_start, render
+from shared.ingest.generate.prompts import CONTEXT_SYSTEM, LIST_SYSTEM, LIST_TEMPLATE, delimited, fixed_start, render
 from shared.ingest.generate.quality import is_question, normalise
 from shared.ingest.generate.repairs import TruncatedReply, failure, may_be_repaired, require_answer
-from shared.ingest.generate.replies import questions_in
+from shared.ingest.generate.replies import context_in, questions_in
 from shared.ingest.generate.types import GeneratedQuestions, GenerationOptions
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
 from shared.providers.replies.json_replies import MalformedReply
@@ -22,9 +22,15 @@ SCHEMA: dict[str, Any] = {
     "required": ["questions"],
     "additionalProperties": False,
 }
+CONTEXT_SCHEMA: dict[str, Any] = SCHEMA | {
+    "properties": SCHEMA["properties"]
+    | {"context": {"type": "string"}, "terms": {"type": "array", "items": {"type": "string"}}},
+    "required": ["questions", "context", "terms"],
+}
 
 # Room for models that think before they answer: an unused allowance costs nothing.
 _TOKENS_A_QUESTION = 100
+_TOKENS_OF_CONTEXT = 300
 _TOKENS_BESIDE = 1_500
 _REMINDER = "\n\nNothing but that JSON object: no introduction, no code fence, no other fields."
 
@@ -34,11 +40,15 @@ def request(content: ChunkContent, options: GenerationOptions) -> ChatRequest:
     template = options.template or LIST_TEMPLATE
     prompt = render(template, content, count=count, text=delimited(content.text), fenced=True)
     return ChatRequest(
-        messages=(Message("system", LIST_SYSTEM), Message("user", prompt)),
-        schema=SCHEMA,
-        max_tokens=_TOKENS_BESIDE + _TOKENS_A_QUESTION * count,
+        messages=(Message("system", _system(options)), Message("user", prompt)),
+        schema=CONTEXT_SCHEMA if options.context else SCHEMA,
+        max_tokens=_TOKENS_BESIDE + _TOKENS_A_QUESTION * count + _TOKENS_OF_CONTEXT * options.context,
         fixed_chars=len(fixed_start(template)),
     )
+
+
+def _system(options: GenerationOptions) -> str:
+    return CONTEXT_SYSTEM if options.context else LIST_SYSTEM
 
 
 async def generate_questions(model: ChatModel, content: ChunkContent, options: GenerationOptions) -> GeneratedQuestions:
@@ -53,7 +63,10 @@ async def generate_questions(model: ChatModel, content: ChunkContent, options: G
             faults.append(fault)
             options, call = _repaired(fault, call, content, options)
         else:
-            return GeneratedQuestions(questions, usage, len(faults) + 1, faults=tuple(map(str, faults)))
+            context = context_in(completion.text) if options.context else None
+            return GeneratedQuestions(
+                questions, usage, len(faults) + 1, faults=tuple(map(str, faults)), context=context
+            )
     raise failure(faults, usage)
 
 
@@ -78,7 +91,7 @@ def _repaired(
     An identical request would often return an identical reply, because servers cache replies or sample greedily.
     """
     if not isinstance(fault, TruncatedReply):
-        return options, replace(call, messages=(Message("system", LIST_SYSTEM + _REMINDER), *call.messages[1:]))
+        return options, replace(call, messages=(Message("system", _system(options) + _REMINDER), *call.messages[1:]))
     fewer = replace(options, questions_per_chunk=max(1, options.count_for(content) // 2))
     assert call.max_tokens is not None
     return fewer, replace(request(content, fewer), max_tokens=call.max_tokens * 2)

@@ -1,4 +1,4 @@
-"""The questions in a model's reply.
+"""The questions in a model's reply, and the context that it may also have.
 
 A truncated reply is never treated as complete, because the loss of its other questions would be unnoticed.
 """
@@ -9,6 +9,7 @@ import json
 import re
 from typing import Any
 
+from shared.domain.corpus.chunks import ChunkContext
 from shared.ingest.generate.quality import is_question, normalise
 from shared.providers.replies.json_replies import MalformedReply, json_in, spoken
 
@@ -17,6 +18,9 @@ _NUMBER = re.compile(r"(?:q(?:uestion)?[ _-]?)?\d{1,2}", re.IGNORECASE)
 # Between two questions on one line: the next one starts with a number, a capital letter or a script without case.
 _BETWEEN = re.compile(r"(?<=[?\uff1f\u061f])\s*(?:[,;|]\s*)?(?=\(?\d{1,2}[.):]\s|[-*•]\s|[^\W\d_a-z])")
 _ITEM_KEYS = ("question", "text", "q")
+_CONTEXT, _TERMS = "context", "terms"
+_BETWEEN_TERMS = re.compile(r"[,;\n]")
+_LINE_CHARS, _TERM_CHARS, _MOST_TERMS = 500, 80, 20
 MAX_CHARS = 1_000
 
 
@@ -37,6 +41,29 @@ def questions_in(reply: str) -> list[str]:
     return questions
 
 
+def context_in(reply: str) -> ChunkContext | None:
+    """Return the context in a reply with questions; None if it has neither a line nor terms.
+
+    They are a supplement, so a part of another shape is ignored, and the rest is cut to a length that can be embedded.
+    """
+    fields: dict[str, Any] = {}
+    for value in json_in(reply):
+        if isinstance(value, dict):
+            fields |= {name: value[name] for name in (_CONTEXT, _TERMS) if name in value}
+    context = ChunkContext(_one_line(fields.get(_CONTEXT))[:_LINE_CHARS].rstrip(), _terms(fields.get(_TERMS)))
+    return context if context.line or context.terms else None
+
+
+def _terms(value: Any) -> tuple[str, ...]:
+    listed = _BETWEEN_TERMS.split(value) if isinstance(value, str) else value if isinstance(value, list) else []
+    terms = (term for term in map(_one_line, listed) if 0 < len(term) <= _TERM_CHARS)
+    return tuple({term.casefold(): term for term in terms}.values())[:_MOST_TERMS]
+
+
+def _one_line(value: Any) -> str:
+    return " ".join(storable(value).split()) if isinstance(value, str) else ""
+
+
 def storable(text: str) -> str:
     """Return the text without NUL characters and lone surrogates, which no store accepts."""
     return text.replace("\x00", "").encode("utf-8", "ignore").decode()
@@ -53,6 +80,7 @@ def _items(value: Any) -> list[Any] | None:
     """Return the list of questions in a value; None if it has none."""
     if not isinstance(value, dict):
         return value if isinstance(value, list) else None
+    value = {name: part for name, part in value.items() if name not in (_CONTEXT, _TERMS)}
     listed = value.get("questions")
     if isinstance(listed, str):
         listed = _list_in(listed)

@@ -154,6 +154,7 @@ class GenerateStage(Stage[ChunkToGenerate, GenerateOutcome | FailedAttempt]):
             bill.calls,
             bill.tier,
             generated.text,
+            generated.context,
             is_estimated=bill.is_estimated,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent, ChunkContext
 from shared.domain.errors import BadReply
 from shared.domain.spending.usage import Usage
 
@@ -24,17 +24,32 @@ def strategy_for(model_name: str) -> Strategy:
 
 @dataclass(frozen=True, slots=True)
 class GenerationOptions:
-    """Options of generation; `template` replaces the strategy's default prompt."""
+    """Options of generation.
+
+    Args:
+        strategy: the number of calls of a chunk: one for all questions, or one for each.
+        questions_per_chunk: number of questions.
+        template: replaces the strategy's default prompt.
+        context: whether the call also writes a line of context and search terms; see `writes_context`.
+    """
 
     strategy: Strategy = "list"
     questions_per_chunk: QuestionCount = "auto"
     template: str | None = None
+    context: bool = False
 
     def count_for(self, content: ChunkContent) -> int:
         """Return the number of questions to generate: as configured, or one per 200 characters, from 3 to 10."""
         if self.questions_per_chunk != "auto":
             return self.questions_per_chunk
         return min(_MOST, max(_FEWEST, round(len(content.text) / _CHARS_PER_QUESTION)))
+
+    def writes_context(self, content: ChunkContent) -> bool:
+        """Return whether the call for a chunk also writes its context.
+
+        A very small model cannot write it, and a picture has a description instead.
+        """
+        return self.context and self.strategy == "list" and content.picture is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +62,7 @@ class GeneratedQuestions:
         calls: number of calls.
         text: a picture's description.
         faults: faults of earlier replies that were repaired.
+        context: the chunk's context; None if it was not requested, or the reply has none.
     """
 
     questions: tuple[str, ...]
@@ -54,6 +70,7 @@ class GeneratedQuestions:
     calls: int
     text: str | None = None
     faults: tuple[str, ...] = ()
+    context: ChunkContext | None = None
 
 
 class BadQuestions(BadReply):

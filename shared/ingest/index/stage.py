@@ -5,8 +5,9 @@ time its text's vector is read from Qdrant, and so are vectors of other builds o
 chunk with questions passes once.
 
 A batch contains chunks of many documents and collections with one embedding and is processed together: one round of
-embedding requests, one upsert per collection, one settlement. `prepend_questions` needs two rounds of embedding: the
-plain text first, because the similarity filter compares questions with it, then questions and text together.
+embedding requests, one upsert per collection, one settlement. A text that is embedded with its questions
+(`prepend_questions`) or with its context needs two rounds of embedding: the plain text first, because the similarity
+filter compares questions with it, then the extended text. BM25 finds the chunk by the words of its context, too.
 """
 
 from __future__ import annotations
@@ -117,13 +118,18 @@ class _FilteredChunk:
         return [question for question, _ in self.passed]
 
     @property
-    def prepends(self) -> bool:
+    def extended_text(self) -> str | None:
+        """The text with its questions or its context; None if the plain text is embedded, or cannot be embedded."""
         prepends = bool(self.chunk.options.prepend_questions and self.passed)
-        return prepends and not isinstance(self.text, Permanent)
+        if isinstance(self.text, Permanent) or not (prepends or self.chunk.context):
+            return None
+        text = self.chunk.content.text
+        text = with_questions(text, self.questions) if prepends else text
+        return text if self.chunk.context is None else self.chunk.context.around(text)
 
     @property
     def keeps_text(self) -> bool:
-        return self.may_keep_text and not self.prepends
+        return self.may_keep_text and self.extended_text is None
 
 
 IndexBatch = Sequence[ChunkToIndex]
@@ -284,7 +290,11 @@ async def _index_batch(
     except ForeaskError as error:
         failed = {chunk.lease: _failed(indexer, chunk, error) for chunk in batch if chunk.lease in dead}
         return [failed.get(o.lease, o) if isinstance(o, FailedAttempt) else o for o in outcomes]
-    texts = [replace(c, questions=(), accepted=(), error=dead[c.lease].reason) for c in batch if _lacks_text(c, dead)]
+    texts = [
+        replace(c, questions=(), accepted=(), context=None, error=dead[c.lease].reason)
+        for c in batch
+        if _lacks_text(c, dead)
+    ]
     tried = await _try_batch(indexer, texts, require_lease, costs) if texts else []
     stored = {o.chunk.lease: o for o in tried if isinstance(o, IndexOutcome)}
     return [stored.get(o.lease, o) if isinstance(o, FailedAttempt) else o for o in outcomes]
@@ -480,13 +490,17 @@ async def _text_vectors(
 ) -> list[Vectors | None]:
     """Return the vector of each chunk's text; None if the provider rejects the text.
 
-    If the provider rejects a text with its questions in front as too long, the plain text's vector is used.
+    If the provider rejects an extended text as too long, the plain text's vector is used.
     """
-    longer, passage = [chunk for chunk in graded if chunk.prepends], indexer.embedder.prefixes.passage
-    texts = [(c.chunk, passage(with_questions(c.chunk.content.text, c.questions))) for c in longer]
-    vectors = iter(await _embed_all(indexer, texts, costs))
-    prepended = [next(vectors) if chunk.prepends else chunk.text for chunk in graded]
-    chosen = [chunk.text if isinstance(v, Permanent) else v for chunk, v in zip(graded, prepended, strict=True)]
+    extended = [chunk.extended_text for chunk in graded]
+    longer = [
+        (chunk.chunk, indexer.embedder.prefixes.passage(text))
+        for chunk, text in zip(graded, extended, strict=True)
+        if text is not None
+    ]
+    embedded = iter(await _embed_all(indexer, longer, costs))
+    vectors = [c.text if text is None else next(embedded) for c, text in zip(graded, extended, strict=True)]
+    chosen = [chunk.text if isinstance(v, Permanent) else v for chunk, v in zip(graded, vectors, strict=True)]
     return [None if isinstance(vector, Permanent) else vector for vector in chosen]
 
 
@@ -508,14 +522,14 @@ def _points(graded: _FilteredChunk, text_vector: Vectors | None) -> ChunkPoints:
         hidden=chunk.hidden,
     )
     accepted = [(question, vector) for question, vector in graded.accepted if not isinstance(vector, Permanent)]
-    prepended = graded.prepends and text_vector is not graded.text
     points = points_of(
         chunk.content,
         context,
         text_vector,
         graded.passed,
         accepted,
-        prepended=prepended,
+        chunk_context=chunk.context,
+        extended=graded.extended_text is not None and text_vector is not graded.text,
         given=chunk.ready_made,
         keeps_text=graded.keeps_text,
     )

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from shared.domain.corpus.chunk_detail import ChunkDetail
-from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent, ChunkContext
 from shared.domain.corpus.questions import Acceptance, QuestionDetail, QuestionSource
 from shared.domain.spending.usage import BilledCalls
 from shared.domain.states import AcceptedState, ChunkState
@@ -100,6 +100,7 @@ def _detail(row: Row) -> ChunkDetail:
         history=attempts_of(row["history"]),
         usage=BilledCalls(usage_by_tier(row), row["calls"]),
         questions=(*_own(row), *_of_users(row)),
+        context=row["context"] and ChunkContext.from_json(row["context"]),
     )
 
 

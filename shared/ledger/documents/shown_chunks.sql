@@ -3,6 +3,7 @@
 SELECT c.id, d.public_id, c.version, c.ordinal, t.content, c.state, c.error, c.history, c.prompt_tokens,
        c.completion_tokens, c.calls, c.tier_tokens, c.ready_made, {questions} AS questions, q.reasons, q.similarities,
        coalesce(t.ready_questions, p.questions, '{}') AS raw_questions,
+       CASE WHEN NOT c.ready_made THEN p.context END AS context,
        (SELECT coalesce(jsonb_agg(jsonb_build_object('id', a.id, 'question', a.question, 'state', a.state,
                                                      'query_id', a.query_id, 'at', a.created_at)
                                   ORDER BY a.created_at, a.id), '[]')

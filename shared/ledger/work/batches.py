@@ -452,5 +452,6 @@ def _sent(row: Row, tenant: str) -> SentLine:
         calls=row["calls"],
         by_tier=by_tier,
         questions=row["questions"],
+        context=row["context"],
         job_id=row["job_id"],
     )

@@ -100,12 +100,12 @@ SELECT id FROM batches {held} AND {SEAL_BATCH.applies} FOR UPDATE
 -- Add claimed chunks to a batch.
 WITH added AS (
     INSERT INTO batch_lines (token, batch_id, chunk_id, version, document_id, collection_id, job_id, content_key,
-                             questions)
+                             questions, context)
     SELECT v.token, :id, v.id, v.version, v.document_id, v.collection_id,
-           (SELECT d.job_id FROM documents d WHERE d.id = v.document_id), v.content_key, v.questions
+           (SELECT d.job_id FROM documents d WHERE d.id = v.document_id), v.content_key, v.questions, v.context
     FROM jsonb_to_recordset(CAST(:rows AS jsonb))
          AS v(id uuid, version int, token bigint, document_id uuid, collection_id uuid, content_key bytea,
-              questions int)
+              questions int, context boolean)
     RETURNING job_id
 )
 UPDATE batches
@@ -229,7 +229,8 @@ RETURNING n.lines
 
 -- part: sent
 -- Lines with the earlier costs of their chunks.
-SELECT l.token AS lease_token, l.chunk_id AS id, l.version, l.document_id, l.collection_id, l.job_id, l.content_key, l.questions,
+SELECT l.token AS lease_token, l.chunk_id AS id, l.version, l.document_id, l.collection_id, l.job_id, l.content_key,
+       l.questions, l.context,
        coalesce(c.prompt_tokens, 0) AS prompt_tokens, coalesce(c.completion_tokens, 0) AS completion_tokens,
        coalesce(c.calls, 0) AS calls, c.tier_tokens
 FROM batch_lines l LEFT JOIN chunks c ON c.id = l.chunk_id AND c.version = l.version

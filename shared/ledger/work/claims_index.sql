@@ -48,6 +48,8 @@ SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, {priority:w} AS 
                  WHERE t.chunk_id = w.id AND t.version = w.version AND w.ready_made),
                 (SELECT p.questions FROM completions p WHERE p.content_key = w.content_key AND w.error IS NULL),
                 '{}') AS questions,
+       (SELECT p.context FROM completions p
+        WHERE p.content_key = w.content_key AND w.error IS NULL AND NOT w.ready_made) AS context,
        ARRAY(SELECT a.id {accepted}) AS accepted_ids,
        ARRAY(SELECT a.question {accepted}) AS accepted_questions,
        w.error, w.attempts, w.lost_leases, d.created_at, w.had_points AS may_have_points,

@@ -94,7 +94,7 @@ RETURNING content_key
 -- part: completion_rows
 -- Complete questions by their content keys.
 jsonb_to_recordset(CAST(:rows AS jsonb))
-    AS v(token bigint, content_key bytea, tenant text, model text, questions text[], text text)
+    AS v(token bigint, content_key bytea, tenant text, model text, questions text[], text text, context jsonb)
 
 -- name: insert_completions
 -- Store paid questions, and delete their single replies.
@@ -102,8 +102,8 @@ jsonb_to_recordset(CAST(:rows AS jsonb))
 WITH complete AS (
     DELETE FROM paid_replies p USING {completion_rows} WHERE p.content_key = v.content_key
 )
-INSERT INTO completions (content_key, tenant, model, questions, text)
-SELECT v.content_key, v.tenant, v.model, v.questions, v.text FROM {completion_rows}
+INSERT INTO completions (content_key, tenant, model, questions, text, context)
+SELECT v.content_key, v.tenant, v.model, v.questions, v.text, v.context FROM {completion_rows}
 WHERE {is_not_erased}
 ON CONFLICT DO NOTHING
 

@@ -1,6 +1,6 @@
 -- name: versions_with_points
 -- Find the versions that may have points of documents: the live and the newest one, in each build with the same
--- embedding and the same Qdrant collection. Builds that embed texts with their questions come last.
+-- embedding and the same Qdrant collection. Builds that extend the texts that they embed come last.
 SELECT d.id AS document_id, o.id, o.collection_id, v.version
 FROM documents d JOIN collections l ON l.id = d.collection_id
 JOIN documents o ON o.public_id = d.public_id AND {exists:o}
@@ -8,7 +8,7 @@ JOIN collections b ON b.id = o.collection_id AND b.tenant = l.tenant AND b.name 
                       AND b.embedding_model = l.embedding_model AND b.index_name = l.index_name
 CROSS JOIN LATERAL (VALUES (o.live_version), (nullif(o.version, o.live_version))) AS v(version)
 WHERE d.id = ANY(CAST(:ids AS uuid[])) AND v.version IS NOT NULL
-ORDER BY coalesce(b.options ->> 'prepend_questions', 'false'), b.build, v.version
+ORDER BY coalesce('true' IN (b.options ->> 'prepend_questions', b.options ->> 'context'), false), b.build, v.version
 
 -- name: chunks_with_points
 -- Return the chunks among these whose points exist, with the results of the question filter. OFFSET limits it to one

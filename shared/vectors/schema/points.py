@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent, ChunkContext
 from shared.domain.corpus.filterable import FilterableField
 from shared.domain.corpus.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.corpus.index_location import IndexLocation
@@ -26,7 +26,7 @@ from shared.domain.vectors import Vectors
 from shared.vectors.schema.fields import indexed_values
 from shared.vectors.schema.groups import group
 
-PREPENDED = "prepended"  # marks a text's point whose vector includes its questions and cannot be reused for the text
+EXTENDED = "extended"  # marks a text's point whose vector includes more than the text and cannot be reused for it
 
 
 def with_questions(text: str, questions: Iterable[str]) -> str:
@@ -80,7 +80,8 @@ def points_of(
     questions: Sequence[tuple[str, Vectors]],
     accepted: Sequence[tuple[AcceptedQuestion, Vectors]] = (),
     *,
-    prepended: bool = False,
+    chunk_context: ChunkContext | None = None,
+    extended: bool = False,
     given: bool = False,
     keeps_text: bool = False,
 ) -> list[Point]:
@@ -92,7 +93,8 @@ def points_of(
         text_vector: shape `(dimensions,)`, unit length; None if the text cannot be embedded: BM25 still finds it.
         questions: passed questions with their vectors, in the order of their ids.
         accepted: users' questions with their vectors.
-        prepended: whether the text's vector includes its questions.
+        chunk_context: words that BM25 finds the text by, too.
+        extended: whether the text's vector includes its questions or its context.
         given: whether `questions` were submitted with the document.
         keeps_text: whether Qdrant has the point of the text already: it is not among the returned points.
     """
@@ -111,9 +113,10 @@ def points_of(
     points: list[Point] = []
     if not keeps_text:
         payload = common | {"group": group(context.location, "t")} | _payload(content, context)
-        if prepended:
-            payload[PREPENDED] = True
-        points.append(Point(chunk_point_id(chunk, version), _chunk_vectors(content, text_vector), payload))
+        if extended:
+            payload[EXTENDED] = True
+        vectors = _chunk_vectors(content, chunk_context or ChunkContext(), text_vector)
+        points.append(Point(chunk_point_id(chunk, version), vectors, payload))
     of_questions = common | {"group": group(context.location, "q")}
     source = {"source": "given"} if given else {}
     for ordinal, (text, vector) in enumerate(questions):
@@ -125,9 +128,9 @@ def points_of(
     return points
 
 
-def _chunk_vectors(content: ChunkContent, text_vector: Vectors | None) -> dict[str, Any]:
+def _chunk_vectors(content: ChunkContent, context: ChunkContext, text_vector: Vectors | None) -> dict[str, Any]:
     # Words of titles and headings often occur in questions.
-    sparse = document_vector(content.passage, content.language)
+    sparse = document_vector(context.around(content.passage), content.language)
     bm25 = {"bm25": {"indices": sparse.indices, "values": sparse.values}}
     return bm25 if text_vector is None else bm25 | {"dense": text_vector}
 

@@ -19,6 +19,7 @@ def planned_rows(lines: Sequence[PlannedLine]) -> dict[str, Any]:
             "collection_id": line.collection_id,
             "content_key": bytea(line.content_key),
             "questions": line.questions,
+            "context": line.context,
         }
         for line in lines
     )

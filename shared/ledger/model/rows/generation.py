@@ -54,6 +54,7 @@ def generated_rows(outcomes: Sequence[GenerateOutcome]) -> dict[str, Any]:
             "model": outcome.model,
             "questions": outcome.questions,
             "text": outcome.text,
+            "context": outcome.context and outcome.context.as_json(),
         }
         for outcome in outcomes
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent, ChunkContext
 from shared.domain.corpus.questions import AcceptedQuestion
 from shared.domain.stages.indexing import ChunkToIndex, IndexOutcome
 from shared.ledger.model.collection_options import options_of
@@ -41,6 +41,7 @@ def chunk_to_index(row: Row) -> ChunkToIndex:
         of_several_builds=row["of_several_builds"],
         text_only=row["text_only"],
         has_text=row["has_text"],
+        context=row["context"] and ChunkContext.from_json(row["context"]),
         passed=row["questions_passed"],
         may_have_points=row["may_have_points"],
         traceparent=row["traceparent"],

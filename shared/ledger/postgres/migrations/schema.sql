@@ -409,13 +409,14 @@ CREATE TABLE pages_by_day (
 
 -- ---- Paid questions ----
 
--- Paid questions of a content, and paid descriptions of a picture, under the content key.
+-- Paid questions and contexts of a content, and paid descriptions of a picture, under the content key.
 CREATE TABLE completions (
     content_key bytea NOT NULL,
     tenant text NOT NULL,
     model text NOT NULL,
     questions text[] NOT NULL,
     text text,  -- the description of a picture; null for a text
+    context jsonb,  -- a ChunkContext; null if none was requested, or the model wrote none
     unused_since timestamptz,  -- when the key was first found without a chunk; null if in use
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT pk_completions PRIMARY KEY (content_key)
@@ -504,6 +505,7 @@ CREATE TABLE batch_lines (
     job_id uuid,  -- null without a job
     content_key bytea NOT NULL,
     questions smallint NOT NULL,  -- number of requested questions
+    context boolean NOT NULL DEFAULT false,  -- whether a context is requested, too
     CONSTRAINT pk_batch_lines PRIMARY KEY (token),
     CONSTRAINT fk_batch_lines_batch_id FOREIGN KEY (batch_id) REFERENCES batches (id) ON DELETE CASCADE
 );
