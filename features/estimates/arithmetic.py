@@ -17,6 +17,8 @@ from shared.ingest.generate.types import GenerationOptions
 
 _BATCH_CHUNKS = 32  # of one round of embedding
 _BATCH_INPUTS = 256  # of one request
+_CONTEXT_TOKENS = 90  # of 510 contexts by a large model: 324 characters of JSON
+_CONTEXT_CHARS = 280  # of these without JSON
 _MINUTE = 60.0
 _BATCH_WINDOW = 24 * 3600.0  # within which a batch ends
 _NINETY_PERCENT = 1.645  # standard errors on each side of the 90 % interval
@@ -34,12 +36,14 @@ class ExpectedCalls:
         calls: number of calls of the language model.
         prompt_chars: characters of all messages of these calls.
         questions: number of questions requested by the calls.
+        context: whether the calls also write a context.
     """
 
     key: bytes
     calls: int
     prompt_chars: int
     questions: int
+    context: bool
 
 
 def expected_calls(tenant: str, model: str, content: ChunkContent, options: GenerationOptions) -> ExpectedCalls:
@@ -49,6 +53,7 @@ def expected_calls(tenant: str, model: str, content: ChunkContent, options: Gene
         calls=len(calls),
         prompt_chars=sum(len(message.content) for call in calls for message in call.messages),
         questions=len(calls) if options.strategy == "per-question" else options.count_for(content),
+        context=options.writes_context(content),
     )
 
 
@@ -59,7 +64,7 @@ class Ratios:
     Args:
         chars_per_token: characters per billed token.
         call_tokens: additional tokens billed per call, for example for its schema.
-        reply_tokens: tokens of a reply per requested question.
+        reply_tokens: tokens of a reply per requested question, without a context.
         written: generated questions per requested one.
         embedded: share of these that is embedded; the text filter drops the others.
         passed: share of these that passed every filter.
@@ -92,13 +97,14 @@ def measured(
     if not usage.prompt_tokens or not written:  # some servers report no usage
         return Ratios()
     requested = sum(need.questions for _, need in whole)
+    contexts = sum(need.context for _, need in whole)
     sizes = [(need.prompt_chars / need.calls, chunk.usage.prompt_tokens / need.calls) for chunk, need in whole]
     call_tokens, tokens_per_char = line(sizes)
     passed_by_text = [q for chunk, _ in whole for q in filter_by_text(chunk.questions, chunk.content) if q.passed]
     return Ratios(
         chars_per_token=1 / tokens_per_char,
         call_tokens=call_tokens,
-        reply_tokens=usage.completion_tokens / requested,
+        reply_tokens=max(0, usage.completion_tokens - contexts * _CONTEXT_TOKENS) / requested,
         written=written / requested,
         embedded=len(passed_by_text) / written,
         passed=sum(chunk.passed for chunk, _ in whole) / written,
@@ -126,9 +132,10 @@ def line(sizes: Sequence[tuple[float, float]]) -> tuple[float, float]:
 class Quantities:
     """Counts: documents and chunks, the calls that they need, and existing questions.
 
-    `twins` are questions requested by other calls, for content shared by several chunks. `kept_chars` are the
-    characters of `kept_texts`, whose vectors exist, and of `kept_questions`. `dropped` are questions that are embedded
-    and filtered again, with the same result.
+    `contexts` are the chunks with a context, and `context_calls` the calls that write one. `twins` are questions
+    requested by other calls, for content shared by several chunks. `kept_chars` are the characters of `kept_texts`,
+    whose vectors exist, and of `kept_questions`. `dropped` are questions that are embedded and filtered again, with the
+    same result.
     """
 
     documents: float = 0
@@ -137,6 +144,8 @@ class Quantities:
     calls: float = 0
     prompt_chars: float = 0
     requested: float = 0
+    contexts: float = 0
+    context_calls: float = 0
     twins: float = 0
     ready: float = 0
     paid: float = 0
@@ -176,6 +185,7 @@ class Quantities:
             self.calls += need.calls
             self.prompt_chars += need.prompt_chars
             self.requested += need.questions
+            self.context_calls += need.context
 
     def times(self, factor: float) -> Quantities:
         return Quantities(*(getattr(self, field.name) * factor for field in fields(self)))
@@ -207,21 +217,26 @@ class Amounts:
 
 
 def amounts(count: Quantities, ratios: Ratios, *, prepends: bool) -> Amounts:
-    """Return the result of a count; with `prepends`, each text is embedded again with its questions in front."""
+    """Return the result of a count; with `prepends`, each text is embedded again with its questions in front.
+
+    A text with a context is embedded again with the context, or once with both.
+    """
     written = count.paid + (count.requested + count.twins) * ratios.written
     questions = count.ready + count.dropped + written * ratios.embedded
     embeddings = count.chunks - count.kept_texts + questions
     embedded_chars = count.text_chars - count.kept_chars + questions * ratios.question_chars
+    extended = count.chunks if prepends else count.contexts
+    embeddings += extended
+    embedded_chars += extended * count.text_chars / max(1, count.chunks) + count.contexts * _CONTEXT_CHARS
     if prepends:
-        embeddings += count.chunks
-        embedded_chars += count.text_chars + (questions + count.kept_questions) * ratios.question_chars
-    prompt_tokens = count.calls * ratios.call_tokens + count.prompt_chars / ratios.chars_per_token
+        embedded_chars += (questions + count.kept_questions) * ratios.question_chars
+    generated = Usage(round(_prompt_tokens(count, ratios)), round(_reply_tokens(count, ratios)))
     return Amounts(
         documents=round(count.documents),
         chunks=round(count.chunks),
         paid_chunks=round(count.paid_chunks),
         calls=round(count.calls),
-        generate=Usage(round(prompt_tokens), round(count.requested * ratios.reply_tokens)),
+        generate=generated,
         embeddings=round(embeddings),
         embed=Usage(round(embedded_chars / ratios.chars_per_token)),
         points=round(count.chunks + count.ready + count.kept_questions + written * ratios.passed),
@@ -230,8 +245,15 @@ def amounts(count: Quantities, ratios: Ratios, *, prepends: bool) -> Amounts:
 
 def tokens_of(count: Quantities, ratios: Ratios) -> float:
     """Return the tokens of all prompts and replies of a count."""
-    prompts = count.calls * ratios.call_tokens + count.prompt_chars / ratios.chars_per_token
-    return prompts + count.requested * ratios.reply_tokens
+    return _prompt_tokens(count, ratios) + _reply_tokens(count, ratios)
+
+
+def _prompt_tokens(count: Quantities, ratios: Ratios) -> float:
+    return count.calls * ratios.call_tokens + count.prompt_chars / ratios.chars_per_token
+
+
+def _reply_tokens(count: Quantities, ratios: Ratios) -> float:
+    return count.requested * ratios.reply_tokens + count.context_calls * _CONTEXT_TOKENS
 
 
 def margin(sample: Sequence[tuple[float, float]], documents: int) -> float | None:

@@ -178,7 +178,7 @@ class Estimator:
         of_collection = (collection.embedding_model, collection.index_name)
         keeps = (embedding, self._collections.index_name(embedding)) == of_collection
         async for page in self._pages(collection.id, below):
-            existing = _existing_points(page, prepended=bool(collection.options.prepend_questions)) if keeps else {}
+            existing = _existing_points(page, collection.options) if keeps else {}
             await counting.add(partial(counting.stored, page, divided, existing), self._ledger)
         unparsed = sum(states.get(state, 0) for state in _UNPARSED)
         count = counting.count.times(1 / share * documents / max(1, documents - unparsed))
@@ -321,6 +321,7 @@ class _Counting:
         paid = await ledger.paid([chunk.need.key for chunk in chunks if chunk.need])
         for chunk in chunks:
             need = chunk.need
+            self.count.contexts += need is not None and need.context
             if chunk.keeps_text:
                 self.count.keep_text(chunk.content)
             if need is not None and (chunk.reasons or need.key in paid):
@@ -369,7 +370,9 @@ class _Counting:
             chunks = round(size_bytes / (chunking.max_chars * _MEAN_FILL))
         count = Quantities()
         content = ChunkContent.whole("x" * round(size_bytes / max(1, chunks)))
-        count.add(content, self._need_of(content=content))
+        need = self._need_of(content=content)
+        count.add(content, need)
+        count.contexts += need.context
         return count.times(chunks)
 
     def _of_text(self, text: ExtractedText, chunking: ChunkingOptions, ready: int | None) -> Iterable[_Chunk]:
@@ -383,13 +386,19 @@ class _Counting:
         return _Chunk(content, self._need_of(content=content))
 
 
-def _existing_points(page: Iterable[StoredChunk], *, prepended: bool) -> _ExistingPoints:
-    """Return the chunks with existing points; a text with prepended questions has no separate vector."""
+def _existing_points(page: Iterable[StoredChunk], options: CollectionOptions) -> _ExistingPoints:
+    """Return the chunks with existing points; a text that is embedded with more has no separate vector."""
     return {
-        (chunk.document, chunk.content.text): (chunk, not (prepended and None in chunk.reasons))
+        (chunk.document, chunk.content.text): (chunk, not _is_extended(chunk, options))
         for chunk in page
         if chunk.has_points
     }
+
+
+def _is_extended(chunk: StoredChunk, options: CollectionOptions) -> bool:
+    """Return whether a text is embedded with its questions or with its context."""
+    has_context = bool(options.context) and chunk.ready_questions is None and chunk.content.picture is None
+    return has_context or (bool(options.prepend_questions) and None in chunk.reasons)
 
 
 def _kept(chunk: _Chunk, existing: tuple[StoredChunk, bool] | None) -> _Chunk:

@@ -101,6 +101,21 @@ async def test_rebuild_costs_match_estimate(services, collection, change):
     assert estimate.documents == 9
 
 
+async def test_rebuild_with_contexts_costs_as_estimated(services, library, provider):
+    written = {"context": "A guide to a town on the coast. " * 5, "terms": [f"search term {n}" for n in range(11)]}
+    provider.script(questions=0, caches_prompts=True, context=written)  # bills the longer instructions, too
+    await nine_documents(services)
+    options = CollectionOptions(context=True)
+    estimate, (calls, prompt, completion), (_, embedded, _) = await rebuilt(
+        services, await library.collection(), options
+    )
+
+    assert estimate.calls == calls > 0
+    assert estimate.prompt_tokens == pytest.approx(prompt, rel=0.1)
+    assert estimate.completion_tokens == pytest.approx(completion, rel=0.1)
+    assert estimate.embedding_tokens == pytest.approx(embedded, rel=0.1)
+
+
 async def test_estimate_counts_duplicate_text_once(services, collection):
     estimate = await estimator_of(services).estimate_rebuild(
         collection, CollectionOptions(questions_per_chunk=2), collection.embedding_model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -153,6 +154,19 @@ def test_prepended_questions_are_embedded_additionally():
     assert (plain.embeddings, prepended.embeddings) == (40, 50)
     assert prepended.embed.prompt_tokens == pytest.approx(2 * plain.embed.prompt_tokens, abs=1)
     assert prepended.points == plain.points
+
+
+def test_context_adds_reply_tokens_and_embedding():
+    count = Quantities(chunks=10, text_chars=10_000, calls=4, requested=20)
+    extended = replace(count, contexts=10, context_calls=4)
+    plain, with_context = (amounts(each, Ratios(), prepends=False) for each in (count, extended))
+
+    assert with_context.embeddings == plain.embeddings + 10
+    assert with_context.generate.completion_tokens == plain.generate.completion_tokens + 4 * 90
+    assert with_context.embed.prompt_tokens - plain.embed.prompt_tokens == pytest.approx(12_800 / 4.2, abs=1)
+    assert with_context.points == plain.points
+    both = amounts(extended, Ratios(), prepends=True)
+    assert both.embeddings == with_context.embeddings
 
 
 def test_configured_prices_override_list_prices():
