@@ -17,7 +17,7 @@ from shared.http import paging
 from shared.http.access.auth import Manager, Reader
 from shared.http.access.collection_cache import require_served
 from shared.http.bodies import PROMPT_BODY
-from shared.http.collection_options import require_embedding, require_sizes_fit
+from shared.http.collection_options import require_context_possible, require_embedding, require_sizes_fit
 from shared.http.language_notices import notices_of_languages
 from shared.http.openapi import problems, replies
 from shared.http.replies import JsonReply
@@ -83,6 +83,7 @@ async def put(
     set only before the first document, too; if it is absent, the embedding is unchanged.
     """
     require_sizes_fit(change, services.settings)
+    require_context_possible(change, services.settings)
     chosen = _embedding(change, services)
     before = await services.ledger[Collections].find(tenant, name)
     if before and chosen in (None, before.embedding_model):

@@ -11,6 +11,7 @@ from api.schemas.dead_letters import AttemptView
 from api.schemas.documents import DocumentView, IngestUsage
 from shared.domain.corpus.questions import QuestionSource
 from shared.domain.states import AcceptedState, ChunkState
+from shared.http.schemas.chunks import ChunkContextView
 from shared.http.schemas.common import ACCEPTED_ID, CHUNK_ID, DOCUMENT_ID, QUERY_ID, ReplyModel, example, example_of
 
 
@@ -77,6 +78,7 @@ class ChunkView(ReplyModel):
                 },
             },
         ],
+        context={"line": "Staff handbook of Acme, about annual leave.", "terms": ["vacation", "days off", "PTO"]},
     )
 
     id: UUID
@@ -112,6 +114,10 @@ class ChunkView(ReplyModel):
     )
     usage: IngestUsage = Field(description="Cost of generating the questions")
     questions: list[ChunkQuestion] = Field(description="Questions of the chunk; users' questions come last")
+    context: ChunkContextView | None = Field(
+        description="Context of the chunk, with which its text is embedded and indexed; null without the collection's"
+        " option `context`, and until the questions exist"
+    )
 
 
 class ChunkPage(ReplyModel):

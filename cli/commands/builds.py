@@ -63,6 +63,9 @@ def migrate(
     prepend_questions: Annotated[
         bool | None, typer.Option(help="Embed the text of a chunk together with its questions.")
     ] = None,
+    context: Annotated[
+        bool | None, typer.Option(help="Write a line of context and search terms for each chunk, too.")
+    ] = None,
     labelled: Questions = None,
     accept_failures: AcceptedFailures = 0,
     force: Force = False,
@@ -86,6 +89,7 @@ def migrate(
         "ocr_languages": ocr_languages,
         "captions": captions,
         "prepend_questions": prepend_questions,
+        "context": context,
     }
     change = {name: value for name, value in change.items() if value is not None}
     console = console_of()

@@ -27,10 +27,11 @@ Schema = dict[str, Any]
 
 # The client's models. The schema of `Name` is `NameView` or `Name`, except for those in SCHEMAS.
 MODELS = """
-    ChunkCounts Usage Loss Document BatchLine UploadOffer Question Chunk ChunkInContext FoundChunk QueryMetadata
-    Retrieval Citation Answer Feedback AuditEntry AcceptedQuestion AskedQuestion GapQuestion NearestPassage Resolution
-    Gap CollectionOptions Collection Build DeadLetter DeadReason DeadLettersResolved Erasure Job Batch Key NewKey Budget
-    RefusedEntry Sync Lookup Source Withheld Webhook Delivery NewWebhook Me LabelledSetSize LabelledSet Evaluation
+    ChunkCounts Usage Loss Document BatchLine UploadOffer Question ChunkContext Chunk ChunkInContext FoundChunk
+    QueryMetadata Retrieval Citation Answer Feedback AuditEntry AcceptedQuestion AskedQuestion GapQuestion
+    NearestPassage Resolution Gap CollectionOptions Collection Build DeadLetter DeadReason DeadLettersResolved Erasure
+    Job Batch Key NewKey Budget RefusedEntry Sync Lookup Source Withheld Webhook Delivery NewWebhook Me
+    LabelledSetSize LabelledSet Evaluation
 """.split()  # noqa: SIM905  a list would have a line for each
 
 # A model with several schemas has the fields of all of them.

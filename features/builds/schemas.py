@@ -26,6 +26,7 @@ _BUILD: dict[str, Any] = {
         "section_max_chars": None,
         "ocr_languages": None,
         "captions": None,
+        "context": None,
         "filterable": {},
     },
     "created_at": "2026-10-01T09:00:00Z",

@@ -53,7 +53,7 @@ router = APIRouter(prefix="/v1", tags=["estimates"], route_class=StrictRoute)
 
 TRIAL_ROUTES = FeatureRoutes((router,))
 
-_OPTIONS = ("prompt", "questions_per_chunk", "chunk_max_chars", "chunk_overlap_chars")
+_OPTIONS = ("prompt", "questions_per_chunk", "chunk_max_chars", "chunk_overlap_chars", "context")
 
 
 def _trial_of(services: ApiServices) -> Trial:

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from shared.domain.corpus.document_fields import MOST_TITLE_CHARS
+from shared.http.schemas.chunks import ChunkContextView
 from shared.http.schemas.collections import QuestionCount, checked_template
 from shared.http.schemas.common import BodyModel, CollectionName, ReplyModel, example
 from shared.http.schemas.queries import QueryUsage
@@ -34,6 +35,9 @@ class TrialBody(BodyModel):
     questions_per_chunk: QuestionCount | None = None
     chunk_max_chars: int | None = Field(None, ge=200, le=100_000)
     chunk_overlap_chars: int | None = Field(None, ge=0, le=10_000)
+    context: bool | None = Field(
+        None, description="Whether the model also writes the context of each chunk, as in the options of a collection"
+    )
 
 
 class TrialChunkEvent(ReplyModel):
@@ -70,6 +74,7 @@ class TrialScreenedEvent(ReplyModel):
     questions: list[TrialQuestionResult]
     usage: QueryUsage
     calls: int
+    context: ChunkContextView | None = Field(description="Context of the chunk; null if none was requested or written")
     error: str | None = Field(description="Reason why the chunk has no questions, or the questions have no similarity")
 
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import numpy as np
 
-from shared.domain.corpus.chunks import ChunkContent
+from shared.domain.corpus.chunks import ChunkContent, ChunkContext
 from shared.domain.corpus.collections import CollectionOptions
 from shared.domain.errors import ForeaskError, Permanent
 from shared.domain.spending.usage import Usage
@@ -74,6 +74,7 @@ class ScreenedChunk:
 
     Args:
         error: reason for missing questions or similarities; None without an error.
+        context: the chunk's context; None if none was requested or written.
     """
 
     chunk: int
@@ -81,6 +82,7 @@ class ScreenedChunk:
     usage: Usage = Usage()
     calls: int = 0
     error: str | None = None
+    context: ChunkContext | None = None
 
 
 TrialEvent = TriedChunk | WrittenQuestion | ScreenedChunk
@@ -167,7 +169,7 @@ class Trial:
         filtered = filter_by_text(generated.questions, content)
         for question in filtered:
             report(WrittenQuestion(chunk, question.text))
-        screened = ScreenedChunk(chunk, filtered, generated.usage, generated.calls)
+        screened = ScreenedChunk(chunk, filtered, generated.usage, generated.calls, context=generated.context)
         try:
             report(replace(screened, questions=await self._filter_similar(content, filtered, tried.embedding)))
         except ForeaskError as error:

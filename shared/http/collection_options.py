@@ -8,6 +8,7 @@ from shared.domain.corpus.collections import Collection, CollectionOptions
 from shared.domain.errors import InvalidInput
 from shared.http.schemas.collections import CollectionChange, MigrationBody
 from shared.services.api import ApiServices
+from shared.services.ingest import generation_strategy
 from shared.settings import Settings
 
 
@@ -37,11 +38,22 @@ def require_sizes_fit(change: CollectionChange | CollectionOptions, settings: Se
         )
 
 
+def require_context_possible(change: CollectionChange, settings: Settings) -> None:
+    """Raise `InvalidInput` if the option `context` is switched on, and the language model cannot write it."""
+    model = settings.llm_model
+    if change.context and model is not None and generation_strategy(settings, model) != "list":
+        raise InvalidInput(
+            f"The model {model} writes one question per call and no context: set FOREASK_LLM_MODEL to a larger model.",
+            field="context",
+        )
+
+
 def migrated(collection: Collection, migration: MigrationBody, services: ApiServices) -> tuple[CollectionOptions, str]:
     """Return the options and the embedding of a planned build of a collection.
 
     Raises:
-        InvalidInput: the embedding is not configured, the sizes are inconsistent, or a field is declared.
+        InvalidInput: the embedding is not configured, the sizes are inconsistent, the model writes no context, or a
+            field is declared.
     """
     changes = migration.model_dump(include=migration.model_fields_set - {"embedding"})
     if "filterable" in changes:
@@ -49,6 +61,7 @@ def migrated(collection: Collection, migration: MigrationBody, services: ApiServ
             "Filterable fields can be declared only in a collection without documents.", field="filterable"
         )
     require_sizes_fit(migration, services.settings)
+    require_context_possible(migration, services.settings)
     options: CollectionOptions = dataclasses.replace(collection.options, **changes)
     embedding = migration.embedding or collection.embedding_model
     require_embedding(embedding, services)

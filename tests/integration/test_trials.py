@@ -10,6 +10,7 @@ from shared.ledger.model.collections import Collections
 from shared.providers.limiter.usage import usage_of
 from tests.conftest import Library
 from tests.support.api import calling, events_of, serving, work
+from tests.support.provider import Script
 from tests.support.tables import columns
 from tests.support.waiting import TIMEOUT_SECONDS
 
@@ -179,3 +180,14 @@ async def test_similarity_reuses_vectors_of_stored_chunks(client, services, prov
         stored = [list(column) for column in zip(*(q["cosines"] for q in chunk["questions"]), strict=True)]
         assert stored == [pytest.approx(row, abs=1e-3) for row in again["questions"]]
         assert chunk["words"] == pytest.approx(again["words"])
+
+
+async def test_trial_shows_context_of_each_chunk(client, provider):
+    events = await try_text(client, context=True)
+    shown = [data["context"] for name, data in events if name == "screened"]
+    written = Script().context
+    assert shown == [{"line": written["context"], "terms": written["terms"]}] * len(shown)
+    assert shown
+
+    plain = await try_text(client)
+    assert {data["context"] for name, data in plain if name == "screened"} == {None}

@@ -94,7 +94,7 @@ function differing(form) {
     if (text && text !== "auto" && !/^\d+$/.test(text)) throw new Error(say`${words}: \u201c${text}\u201d is not a whole number. Use digits only.`);
     return [name, text === "" ? null : text === "auto" ? "auto" : Number(text)];
   });
-  entries.push(["prepend_questions", given.has("prepend_questions") || null]);
+  for (const name of ["prepend_questions", "context"]) entries.push([name, given.has(name) || null]);
   for (const name of ["ocr_languages", "prompt"]) entries.push([name, String(given.get(name) ?? "").trim() || null]);
   return Object.fromEntries(entries.filter(([name, value]) => value !== plain(options[name])));
 }
@@ -242,6 +242,7 @@ function options(given) {
     ${NUMBERS.map(([name, words, meaning]) => html`<label>${words}<input name=${name} .value=${String(given[name] ?? "")} placeholder=${say`server default`} inputmode="numeric"><span class="soft small">${meaning}</span></label>`)}
     <label>${say`Languages of scans`}<input name="ocr_languages" .value=${given.ocr_languages ?? ""} placeholder=${say`server default`}><span class="soft small">${say`such as eng+deu`}</span></label>
     <label class="check"><input type="checkbox" name="prepend_questions" .checked=${given.prepend_questions === true}> ${say`Prepend questions to the chunk when embedding`}</label>
+    <label class="check"><input type="checkbox" name="context" .checked=${given.context === true}> ${say`Also write context and search terms for each chunk`}</label>
     <label class="whole">${say`Prompt`}<textarea name="prompt" rows="3" dir="auto" placeholder=${say`server default; {text} is replaced by the chunk`} .value=${given.prompt ?? ""}></textarea></label>
     ${Object.keys(given.filterable).length ? html`<p class="soft small">${say`Indexed metadata fields:`} ${Object.entries(given.filterable).map(([name, type]) => `${name} (${type})`).join(", ")}</p>` : nothing}
     <p class="tools"><button class=${seen.estimate ? "" : "main"} type="submit">${say`Save`}</button>

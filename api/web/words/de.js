@@ -470,6 +470,7 @@ export default {
   "webhook": "Webhook",
   "webhooks": "Webhooks",
   "{0} (operator)": "{0} (Betreiber)",
+  "Also write context and search terms for each chunk": "Auch Kontext und Suchbegriffe zu jedem Abschnitt schreiben",
   "Build {0} is being filled. Queries still use the live build.": "Build {0} wird gefüllt. Suchanfragen nutzen weiterhin den aktiven Build.",
   "Build {0}, {1}": "Build {0}, {1}",
   "Builds": "Builds",

@@ -471,6 +471,7 @@ export default {
   "webhook": "Webhook",
   "webhooks": "Webhook",
   "{0} (operator)": "{0}（运营者）",
+  "Also write context and search terms for each chunk": "同时为每个文本块编写背景和搜索词",
   "Build {0} is being filled. Queries still use the live build.": "正在填充构建 {0}。查询仍使用在线构建。",
   "Build {0}, {1}": "构建 {0}，{1}",
   "Builds": "构建",

@@ -22,6 +22,7 @@ __all__ = [
     "Budget",
     "Build",
     "Chunk",
+    "ChunkContext",
     "ChunkCounts",
     "ChunkInContext",
     "Citation",
@@ -217,6 +218,18 @@ class Question(Model):
     accepted: Json | None = None
 
 
+class ChunkContext(Model):
+    """Context that the model wrote for a chunk, next to its questions.
+
+    Attributes:
+        line: line about the setting of the text; empty if the model wrote none.
+        terms: search terms that the text lacks.
+    """
+
+    line: str
+    terms: list[str] = []
+
+
 class Chunk(Model):
     """A chunk of a document.
 
@@ -233,6 +246,8 @@ class Chunk(Model):
         attempts: the last failed attempts, at most 20, oldest first.
         usage: cost of generating the questions.
         questions: questions of the chunk; users' questions come last.
+        context: context of the chunk, with which its text is embedded and indexed; None without the collection's option
+            `context`, and until the questions exist.
     """
 
     id: str
@@ -252,6 +267,7 @@ class Chunk(Model):
     attempts: list[Json] = []
     usage: Usage
     questions: list[Question] = []
+    context: ChunkContext | None = None
 
 
 class ChunkInContext(Model):
@@ -548,6 +564,7 @@ class CollectionOptions(Model):
     section_max_chars: int | None = None
     ocr_languages: str | None = None
     captions: bool | None = None
+    context: bool | None = None
     filterable: dict[str, str] = {}
 
 

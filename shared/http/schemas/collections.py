@@ -76,6 +76,11 @@ class CollectionChange(BodyModel):
         None,
         description="Whether the model describes the pictures in PDF and Word files; it must be able to read pictures",
     )
+    context: bool | None = Field(
+        None,
+        description="Whether the model also writes a line of context and search terms for each chunk, which are"
+        " embedded and indexed with its text; default false",
+    )
     embedding: str | None = Field(
         None,
         min_length=1,
@@ -110,6 +115,7 @@ class CollectionOptionsView(ReplyModel):
     section_max_chars: int | None
     ocr_languages: str | None
     captions: bool | None
+    context: bool | None
     filterable: Annotated[dict[str, FieldType], BeforeValidator(dict)] = Field(
         description="Declared metadata fields and their types"
     )
@@ -128,6 +134,7 @@ class CollectionView(ReplyModel):
             "section_max_chars": None,
             "ocr_languages": None,
             "captions": None,
+            "context": None,
             "filterable": {"department": "keyword", "year": "integer"},
         },
         created_at="2026-10-01T09:00:00Z",
