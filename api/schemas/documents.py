@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from shared.domain.corpus.document_fields import MOST_ID_BYTES, MOST_TITLE_CHARS, problem_of_id, require_metadata
+from shared.domain.corpus.document_fields import MOST_ID_BYTES, MOST_TITLE_CHARS, problem_of_id, stored_metadata
 from shared.domain.errors import InvalidInput
 from shared.domain.states import DocumentState
 from shared.http.schemas.common import DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
@@ -34,10 +34,9 @@ def _id(value: str) -> str:
 
 def _metadata(value: dict[str, Any]) -> dict[str, Any]:
     try:
-        require_metadata(value)
+        return stored_metadata(value)
     except InvalidInput as error:
         raise ValueError(error.message) from None
-    return value
 
 
 ExternalId = Annotated[

@@ -4,6 +4,7 @@ import json
 from base64 import b64encode
 from dataclasses import replace
 from datetime import timedelta
+from unicodedata import normalize
 
 import pytest
 import time_machine
@@ -147,6 +148,23 @@ async def remove_in_background(services):
 def many(folder, count):
     for number in range(count):
         write(folder, f"old/{number:03}.md", f"Rule number {number} of the handbook.")
+
+
+async def test_metadata_of_rows_match_either_unicode_form(client, worker, folder):
+    field, city = "größe", "Zürich"
+    for number, form in enumerate(("NFC", "NFD")):
+        row = {"id": form, "text": f"The harbour opens at {number + 6}.", normalize(form, field): normalize(form, city)}
+        write(folder, f"{number}.jsonl", json.dumps(row))
+        path, options = folder / f"{number}.jsonl", {"metadata": [normalize(form, field)]}
+        await add(client, path, name=f"rows-{number}", options=options)
+        await worker.sync(client, f"rows-{number}")
+    await worker.work("parse", "index")
+
+    for form in ("NFC", "NFD"):
+        body = {"question": "When does it open?", "collection": "handbook"}
+        body["filter"] = {normalize(form, field): normalize(form, city)}
+        found = (await client.post("/v1/retrieve", json=body)).json()
+        assert {chunk["external_id"] for chunk in found["chunks"]} == {"rows-0/NFC", "rows-1/NFD"}
 
 
 # --- definitions ---

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import orjson
 
-from shared.domain.corpus.document_fields import require_metadata, short_title
+from shared.domain.corpus.document_fields import short_title, stored_metadata
 from shared.domain.errors import InvalidInput
 from shared.domain.json_values import MOST_VALUES, has_too_many_values
 
@@ -395,7 +395,7 @@ def _document(key: str, values: Mapping[str, Any], columns: Columns) -> Json:
         document["title"] = short
     metadata = {key: _plain(key, values[key]) for key in columns.metadata if values.get(key) is not None}
     if metadata:
-        require_metadata(metadata)
+        stored_metadata(metadata)  # only a check: options still name the columns as the file does
         document["metadata"] = metadata
     questions = values.get(columns.questions) if columns.questions else None
     if questions is not None:

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from shared.domain.errors import InvalidInput
+from shared.domain.text.unicode_form import composed
 
 MOST_ID_BYTES = 1_100
 """A document of a source has the name of the source, a slash, and the key of an entry."""
@@ -47,16 +48,16 @@ def described(
 ) -> CheckedFields:
     """Return the fields of a document as they are stored.
 
-    The filename loses its folders, and a title that is too long its end.
+    The filename loses its folders, a title that is too long its end, and metadata have the composed form of Unicode.
 
     Raises:
         InvalidInput: a field cannot be stored.
     """
-    require_metadata(metadata)
+    stored = stored_metadata(metadata)
     short = short_title(title)
     if short is not None and not is_text(short):
         raise InvalidInput("The title has the character NUL, or is not valid text.", field="title")
-    return CheckedFields(filename_of(filename), media_type_of(media_type), short, dict(metadata))
+    return CheckedFields(filename_of(filename), media_type_of(media_type), short, stored)
 
 
 def short_title(title: str | None) -> str | None:
@@ -101,10 +102,20 @@ def problem_of_size(size_bytes: int, most_bytes: int) -> str | None:
     return None
 
 
-def require_metadata(metadata: Mapping[str, Any]) -> None:
-    """Raise `InvalidInput` if metadata cannot be stored."""
+def stored_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metadata as they are stored: their texts and names have the composed form of Unicode.
+
+    Raises:
+        InvalidInput: the metadata cannot be stored.
+    """
     if _is_deeper(metadata, _METADATA_DEPTH):
         raise InvalidInput(f"Metadata may be nested at most {_METADATA_DEPTH} deep.", field="metadata")
+    stored: dict[str, Any] = composed(metadata)
+    _require_storable(stored)
+    return stored
+
+
+def _require_storable(metadata: Mapping[str, Any]) -> None:
     try:
         size = len(orjson.dumps(metadata))
     except orjson.JSONEncodeError as error:

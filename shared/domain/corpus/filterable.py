@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Literal
 
 from shared.domain.errors import Conflict, InvalidInput
+from shared.domain.text.unicode_form import composed
 
 FieldType = Literal["keyword", "integer", "float", "bool", "datetime"]
 FilterableField = tuple[str, FieldType]
@@ -65,12 +66,15 @@ def with_more(
 ) -> tuple[FilterableField, ...]:
     """Return the fields of a collection with newly declared ones; existing fields are unchanged.
 
+    Names have the composed form of Unicode, as in metadata.
+
     Raises:
         InvalidInput: a name cannot be declared, or there are too many fields.
         Conflict: a field has another type.
     """
     types = dict(present)
-    for name, kind in declared:
+    for declared_name, kind in declared:
+        name = composed(declared_name)
         _require_name(name)
         if types.setdefault(name, kind) != kind:
             raise Conflict(

@@ -14,6 +14,8 @@ A caller's filter is checked and becomes Qdrant's conditions:
 {"year": null}, {"year": {"exists": false}}     has no value: absent, null or an empty list
 {"year": {"exists": true}}                      has a value
 {"all": [...]}, {"any": [...]}, {"not": {...}}  every filter, one of the filters, not the filter
+
+Names and texts of a filter have the composed form of Unicode, as the metadata of documents do.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from uuid import UUID
 from shared.domain.corpus.filterable import FilterableField
 from shared.domain.corpus.index_location import IndexLocation, index_location_of
 from shared.domain.errors import InvalidInput
+from shared.domain.text.unicode_form import composed
 from shared.vectors.schema.fields import BOUNDS, indexed_condition
 from shared.vectors.schema.groups import KINDS, PointKind, group
 
@@ -346,7 +349,20 @@ def _count(parts: Sequence[Condition]) -> int:
     return len(parts) - len(nested) + sum(_count(clause) for each in nested for clause in each.values())
 
 
+def fields_of(filter_: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the name of the field of each condition in a valid filter."""
+    for name, value in filter_.items():
+        if name == "not":
+            yield from fields_of(value)
+        elif name in _LISTS:
+            for each in value:
+                yield from fields_of(each)
+        else:
+            yield composed(name)
+
+
 def _condition(name: str, value: object, fields: tuple[FilterableField, ...]) -> Condition:
+    name, value = composed(name), _composed_texts(value)
     key, value = indexed_condition(fields, name, value) or (_key(name), value)
     if value is None:
         return _is_empty(key)
@@ -357,6 +373,22 @@ def _condition(name: str, value: object, fields: tuple[FilterableField, ...]) ->
     if isinstance(value, float):
         return {"key": key, "range": {"gte": value, "lte": value}}
     raise _not_a_condition(name)
+
+
+def _composed_texts(value: object) -> object:
+    """Return a condition with its texts in the composed form: a value, or an operator with a value or a list.
+
+    Values that are nested deeper are invalid, and stay as they are: they may be nested without end.
+    """
+    if isinstance(value, Mapping):
+        return {operator: _composed_list(each) for operator, each in value.items()}
+    return composed(value) if isinstance(value, str) else value
+
+
+def _composed_list(value: object) -> object:
+    if isinstance(value, list):
+        return [composed(each) if isinstance(each, str) else each for each in value]
+    return composed(value) if isinstance(value, str) else value
 
 
 def _key(name: str) -> str:
