@@ -575,6 +575,7 @@ class Collection(Model):
         embedding_model: name of the embedding.
         options: a None option uses the server's setting.
         languages: languages of the texts so far (ISO 639-1).
+        metadata_fields: fields of the documents' metadata so far, with dots for nested ones; at most 200.
         notice: warning if the embedding does not suit the texts, or a cache of prompts the prompt.
         documents: number of documents in each state; states without documents are absent.
         points: number of points in Qdrant, counted again when a document finishes; None while Qdrant is unavailable.
@@ -587,6 +588,7 @@ class Collection(Model):
     options: CollectionOptions
     created_at: datetime
     languages: list[str] = []
+    metadata_fields: list[str] = []
     notice: str | None = None
     documents: dict[str, int] = {}
     points: int | None = None

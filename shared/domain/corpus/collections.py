@@ -83,6 +83,7 @@ class Collection:
     created_at: datetime
     calibration: Mapping[str, Any] | None = None  # channel weights and their measurements
     languages: tuple[str, ...] = ()  # languages detected in its texts so far
+    metadata_fields: tuple[str, ...] = ()  # fields of its documents' metadata so far, undeclared ones too
     damage: Damage | None = None
 
     @property

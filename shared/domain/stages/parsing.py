@@ -23,6 +23,7 @@ class DocumentToParse:
     collection_id: UUID
     options: CollectionOptions
     languages: tuple[str, ...]  # languages detected in its collection's texts so far
+    metadata_fields: tuple[str, ...]  # fields of its collection's metadata so far
     upload: str
     filename: str | None
     title: str | None

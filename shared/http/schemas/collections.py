@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from shared.domain.corpus.filterable import MOST_FIELDS, FieldType
+from shared.domain.corpus.metadata_fields import MOST_KNOWN_FIELDS
 from shared.domain.errors import InvalidInput
 from shared.domain.states import DocumentState
 from shared.http.schemas.calibration import CalibrationView
@@ -139,6 +140,7 @@ class CollectionView(ReplyModel):
         },
         created_at="2026-10-01T09:00:00Z",
         languages=["de", "en"],
+        metadata_fields=["department", "tags", "year"],
         documents={"ready": 12, "searchable": 1},
         points=310,
         points_age_seconds=0.8,
@@ -149,6 +151,9 @@ class CollectionView(ReplyModel):
     options: CollectionOptionsView = Field(description="A null option uses the server's setting")
     created_at: datetime
     languages: list[str] = Field(description="Languages of the texts so far (ISO 639-1)")
+    metadata_fields: list[str] = Field(
+        description=f"Fields of the documents' metadata so far, with dots for nested ones; at most {MOST_KNOWN_FIELDS}"
+    )
     notice: str | None = Field(
         None, description="Warning if the embedding does not suit the texts, or a cache of prompts the prompt"
     )

@@ -14,6 +14,7 @@ from shared.domain.corpus.chunk_detail import ChunkDetail
 from shared.domain.corpus.collections import Collection
 from shared.domain.corpus.documents import DeletableDocument, Document, NewDocument, ShownVersion, Version
 from shared.domain.corpus.filterable import require_fit
+from shared.domain.corpus.metadata_fields import fields_of
 from shared.domain.corpus.readers import is_outdated
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.jobs import JobKind
@@ -33,7 +34,7 @@ from shared.ledger.documents.listing import DocumentFilter, ListPosition, Order
 from shared.ledger.documents.open_jobs import open_job
 from shared.ledger.documents.shown_documents import Changes, with_progress
 from shared.ledger.documents.submission import Submission
-from shared.ledger.model import counters, states
+from shared.ledger.model import collection_fields, counters, states
 from shared.ledger.model.collection_options import options_of
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.model.lanes import lane_of
@@ -52,7 +53,7 @@ _ONLY_LOSSES = (
 
 SQL = statements.load(
     __file__,
-    states.FRAGMENTS,
+    {**states.FRAGMENTS, **collection_fields.FRAGMENTS},
     next_version=versions.NEXT,
     due_again=versions.DUE_AGAIN,
     document_counts=counters.of_tenant("documents"),
@@ -343,8 +344,11 @@ class Documents:
             NotFound: the tenant has no document of that id.
             InvalidInput: the metadata does not fit the declared fields.
         """
+        parameters = {"tenant": tenant, "id": document_id}
+        if metadata is not None:  # earlier, in a transaction of its own, because a switch locks builds before documents
+            async with self._database.begin() as connection:
+                await connection.execute(SQL.add_fields, parameters | collection_fields.added(fields_of(metadata)))
         async with self._database.begin() as connection:
-            parameters = {"tenant": tenant, "id": document_id}
             ids = await lock_rows(connection, tenant, document_id)
             options = (await connection.execute(SQL.options, parameters)).scalar_one_or_none()
             if options is None:

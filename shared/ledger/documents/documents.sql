@@ -52,6 +52,11 @@ SELECT d.id FROM documents d JOIN collections l ON l.id = d.collection_id
 WHERE d.public_id = :id AND d.tenant = :tenant AND {exists:d}
 ORDER BY {is_live:l} DESC, l.build FOR UPDATE OF d FOR KEY SHARE OF l
 
+-- name: add_fields
+-- Add fields of metadata to the builds that have a document.
+UPDATE collections l SET metadata_fields = {more_fields} FROM documents d
+WHERE l.id = d.collection_id AND d.public_id = :id AND d.tenant = :tenant AND {exists:d} AND {lacks_fields}
+
 -- name: options
 -- Read the options of the live build that has a document.
 SELECT l.options FROM documents d JOIN collections l ON l.id = d.collection_id

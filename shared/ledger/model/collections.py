@@ -161,6 +161,7 @@ def collection_of(row: Row) -> Collection:
         created_at=row["created_at"],
         calibration=row["calibration"],
         languages=tuple(row["languages"]),
+        metadata_fields=tuple(row["metadata_fields"]),
         damage=Damage(DamageCause(row["damage"]), row["damaged_at"]) if row["damage"] else None,
     )
 

@@ -19,7 +19,7 @@ _GRANTS = {
     "alembic_version": "SELECT",
     "schema_compat": "SELECT",
     "deployment": "SELECT (id)",
-    "collections": "SELECT, UPDATE (languages)",
+    "collections": "SELECT, UPDATE (languages, metadata_fields)",
     "documents": "SELECT, INSERT, UPDATE",
     "document_versions": "SELECT, INSERT, UPDATE",
     "chunks": "SELECT, INSERT, UPDATE, DELETE",

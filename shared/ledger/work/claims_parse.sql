@@ -9,8 +9,9 @@ SET {CLAIM_DOCUMENT.sets}, due_at = now() + :lease, lease_token = nextval('fenci
 FROM collections c, document_versions v
 WHERE w.id = ANY(ARRAY(SELECT id FROM due)) AND c.id = w.collection_id AND v.document_id = w.id
   AND v.version = w.version
-RETURNING w.id, w.version, w.lease_token, w.tenant, w.collection_id, c.options, c.languages, v.upload, v.filename,
-          v.title, v.media_type, v.metadata, v.ready_questions, w.attempts, w.lost_leases, w.live_version,
+RETURNING w.id, w.version, w.lease_token, w.tenant, w.collection_id, c.options, c.languages, c.metadata_fields,
+          v.upload, v.filename, v.title, v.media_type, v.metadata, v.ready_questions, w.attempts, w.lost_leases,
+          w.live_version,
           EXISTS (SELECT 1 FROM pages p WHERE p.document_id = w.id AND p.version = w.version) AS has_pages,
           v.traceparent
 

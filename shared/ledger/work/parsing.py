@@ -15,10 +15,10 @@ from shared.domain.stages.work import Lease, LeaseExtension
 from shared.domain.states import DocumentState
 from shared.ledger.documents import accepted_questions, build_sync, versions
 from shared.ledger.ledger import StoreTerms
-from shared.ledger.model import states
+from shared.ledger.model import collection_fields, states
 from shared.ledger.model.decoding import decoded
 from shared.ledger.model.rows.attempts import failure_rows
-from shared.ledger.model.rows.parsing import chunk_rows, claimed_document, new_languages, parsed_rows
+from shared.ledger.model.rows.parsing import chunk_rows, claimed_document, new_fields, new_languages, parsed_rows
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.connections import Connection
 from shared.ledger.postgres.database import Database, again_after_collision
@@ -27,7 +27,7 @@ from shared.ledger.work.claims import StageWork
 
 T = TypeVar("T")
 _SLICE_CHUNKS = 500  # chunks per transaction; the event loop blocks while their rows are encoded
-SQL = statements.load(__file__, {**states.FRAGMENTS, **failures.FRAGMENTS})
+SQL = statements.load(__file__, {**states.FRAGMENTS, **failures.FRAGMENTS, **collection_fields.FRAGMENTS})
 CLAIMS = statements.load(Path(__file__).with_name("claims_parse.sql"), claims.FRAGMENTS)
 # The claim of ordinary work under False, and the claim of suspects under True.
 _CLAIM = {False: CLAIMS.claim_documents, True: CLAIMS.claim_suspect_documents}
@@ -74,6 +74,7 @@ class ParseWork(StageWork):
         slice; if its worker dies earlier, the next worker starts another version.
         """
         await self._add_languages(parsed)
+        await self._add_fields(parsed)
         held: set[UUID] = set()
         for group in _groups(parsed):
             chunks = [(outcome.document.lease.id, chunk) for outcome in group for chunk in outcome.chunks]
@@ -90,6 +91,12 @@ class ParseWork(StageWork):
         for collection_id, languages in new_languages(parsed).items():
             async with self._database.begin() as connection:
                 await connection.execute(SQL.add_languages, {"id": collection_id, "languages": sorted(languages)})
+
+    async def _add_fields(self, parsed: Sequence[ParseOutcome]) -> None:
+        """Add the new metadata fields of a collection, likewise before queries find a document that has them."""
+        for collection_id, fields in new_fields(parsed).items():
+            async with self._database.begin() as connection:
+                await connection.execute(SQL.add_fields, {"id": collection_id} | collection_fields.added(fields))
 
     async def _write_ahead(self, lease: Lease, chunks: Sequence[tuple[UUID, NewChunk]]) -> bool:
         """Insert some chunks of a document that is being parsed; return whether its claim is valid."""

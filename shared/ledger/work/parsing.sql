@@ -27,6 +27,12 @@ UPDATE collections
 SET languages = ARRAY(SELECT DISTINCT l FROM unnest(languages || CAST(:languages AS text[])) l ORDER BY l)
 WHERE id = :id AND NOT languages @> CAST(:languages AS text[])
 
+-- name: add_fields
+-- Add fields of metadata to the fields of a collection, up to a number.
+-- plan: generic
+UPDATE collections l SET metadata_fields = {more_fields}
+WHERE l.id = :id AND {lacks_fields}
+
 -- name: lock_parsing
 -- Lock a document whose chunks are being inserted, if the claim holds, and extend the claim: other extensions skip
 -- locked rows, and the row of a large document is locked nearly all the time.

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from shared.domain.corpus.documents import ReadyQuestion
+from shared.domain.corpus.metadata_fields import fields_of
 from shared.domain.corpus.readers import reader_of
 from shared.domain.stages.parsing import DocumentToParse, NewChunk, ParseOutcome
 from shared.domain.stages.work import Lease
@@ -26,6 +27,7 @@ def claimed_document(row: Row, version: int) -> DocumentToParse:
         collection_id=row["collection_id"],
         options=options_of(row["options"]),
         languages=tuple(row["languages"]),
+        metadata_fields=tuple(row["metadata_fields"]),
         upload=row["upload"],
         filename=row["filename"],
         title=row["title"],
@@ -52,6 +54,15 @@ def new_languages(parsed: Iterable[ParseOutcome]) -> Mapping[UUID, set[str]]:
         for chunk in outcome.chunks:
             if chunk.content.language and chunk.content.language not in present:
                 new[outcome.document.collection_id].add(chunk.content.language)
+    return new
+
+
+def new_fields(parsed: Iterable[ParseOutcome]) -> Mapping[UUID, set[str]]:
+    """Return the fields of metadata that collections did not have when the documents were claimed."""
+    new: dict[UUID, set[str]] = defaultdict(set)
+    for document in (outcome.document for outcome in parsed):
+        if added := fields_of(document.metadata).difference(document.metadata_fields):
+            new[document.collection_id] |= added
     return new
 
 

@@ -112,6 +112,7 @@ CREATE TABLE collections (
     reindexed_until text,  -- external id that a reindex has reached; null if none runs
     reindexes_outdated boolean NOT NULL DEFAULT false,  -- whether the reindex leaves out documents of current readers
     languages text[] NOT NULL DEFAULT '{}',  -- languages detected in its texts so far
+    metadata_fields text[] NOT NULL DEFAULT '{}',  -- fields of its documents' metadata so far, at most 200
     damage text,  -- failover, lost_points; null if no damage of its points is known
     damaged_at timestamptz,
     repair_due_at timestamptz,  -- when its next repair may start; null: none is due
