@@ -17,7 +17,7 @@ from foreask_client.models import Lane
 from foreask_client.requests import Events, Request, Stream
 from foreask_client.transport import is_transient
 
-from shared.domain.errors import Forbidden, InvalidInput, NotFound, TooLarge, Unauthorized, Unavailable
+from shared.domain.errors import Forbidden, InvalidInput, NoCollection, NotFound, TooLarge, Unauthorized, Unavailable
 from shared.process import network
 from shared.process.network.certificates import trust
 from shared.process.network.problems import REFUSED
@@ -105,6 +105,8 @@ class CliClient(foreask_client.Client):
             return Unavailable(detail, component="api", retry_after=pause)
         if status == httpx.codes.UNAUTHORIZED:
             return Unauthorized(detail + self._hint)
+        if error.type == "no-collection":
+            return NoCollection(detail)
         return _REJECTIONS.get(status, InvalidInput)(detail)
 
 

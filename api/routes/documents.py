@@ -42,6 +42,7 @@ from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import DocumentFilter, ListPosition, Order
 from shared.ledger.model import states
+from shared.ledger.model.collections import Collections
 from shared.maintenance.descriptions import update_points
 
 _MOST_IDS = 100  # per request: proxies accept addresses of up to 8 KB
@@ -140,7 +141,7 @@ async def submit_batch(
     return LineStream(documents.receive(read_lines(pieces, services.settings.max_json_bytes)))
 
 
-@router.get("", response_model=DocumentPage, responses=problems(400, 401, 422, 503))
+@router.get("", response_model=DocumentPage, responses=problems(400, 401, 404, 422, 503))
 async def page(
     *,
     tenant: Reader,
@@ -157,6 +158,7 @@ async def page(
     cursor: paging.Cursor = None,
 ) -> Response:
     """List documents, newest first or in the order of `sort`. `id`, up to 100 times, selects documents by their ids."""
+    await services.ledger[Collections].require(tenant, collection)
     selection = DocumentFilter(
         ids=ids,
         collection=collection,

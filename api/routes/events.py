@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
@@ -15,13 +16,15 @@ from api.progress.listeners import Listeners
 from api.schemas.documents import DocumentView
 from api.schemas.status import ProgressEvent, StatusEvent
 from api.state import ListenersDep, ProgressFeedsDep
+from shared.domain.errors import Unavailable
 from shared.http.access.auth import Caller, Reader, require_still_valid
 from shared.http.event_stream import HEARTBEAT, EventStream, end_with_error, event_stream
 from shared.http.openapi import event_content, replies
 from shared.http.schemas.common import CollectionName
 from shared.http.schemas.problems import ProblemDetails
 from shared.http.shutdown import Shutdown
-from shared.http.state import ShutdownDep
+from shared.http.state import ServicesDep, ShutdownDep
+from shared.ledger.model.collections import Collections
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
@@ -43,13 +46,15 @@ _HEARTBEAT_SECONDS = 15.0
             }
         },
         401,
+        404,
         429,
     ),
 )
 async def events(
     *,
     request: Request,
-    _: Reader,
+    tenant: Reader,
+    services: ServicesDep,
     feeds: ProgressFeedsDep,
     listeners: ListenersDep,
     shutdown: ShutdownDep,
@@ -63,6 +68,8 @@ async def events(
     The last event of a batch has an `id`, which is valid in all processes. After an hour, or after changes of more than
     200 documents, the first event is `reset`: read the lists again. `progress` and `status` cover all collections.
     """
+    with suppress(Unavailable):  # the stream reports it, and continues when the ledger is available again
+        await services.ledger[Collections].require(tenant, collection)
     listeners.require_room(request.state.caller.owner)
     pieces = _follow(request, feeds, listeners, shutdown, collection=collection, last_id=last_event_id)
     return event_stream(end_with_error(pieces, request.scope))

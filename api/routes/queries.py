@@ -52,7 +52,7 @@ router = APIRouter(prefix="/v1", tags=["queries"], route_class=StrictRoute)
 
 _CONTENT_VIEW_FIELDS = RetrievedChunkView.model_fields.keys() & set(CONTENT_FIELDS)
 _VIEW_FIELDS = RetrievedChunkView.model_fields.keys() - _CONTENT_VIEW_FIELDS - {"channels", "evidence"}
-_STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
+_STATUSES = (400, 401, 404, 409, 413, 415, 422, 502, 503)
 
 
 @router.post("/retrieve", response_model=RetrieveReply, responses=problems(*_STATUSES))
@@ -65,7 +65,7 @@ async def retrieve(
     collection_cache: CollectionCacheDep,
     query_log: QueryLogDep,
 ) -> Response:
-    """Find the chunks that answer a question. A missing collection has no chunks."""
+    """Find the chunks that answer a question."""
     stopwatch = _Stopwatch()
     retrieval = await find_chunks(request, body, caller, services, collection_cache, query_log)
     return JsonReply(_retrieve_reply(body, retrieval, stopwatch))
@@ -100,7 +100,8 @@ async def query(
     """
     stopwatch = _Stopwatch()
     body, usage = within_limits(body, caller, services), Usage()
-    if body.history and await collection_cache.find(caller.tenant, body.collection) is not None:
+    if body.history:
+        await collection_cache.get(caller.tenant, body.collection)  # a missing one costs no call of a model
         turns = [*(Turn(message.role, message.content) for message in body.history), Turn("user", body.question)]
         condensed = await last_question(caller.tenant, turns, services)
         body, usage = body.model_copy(update={"question": condensed.text}), condensed.usage

@@ -17,6 +17,7 @@ export class Problem extends Error {
     super(facts.detail || facts.title || say`The server did not respond.`);
     this.status = facts.status ?? 0;
     this.component = facts.component ?? null;
+    this.isNoCollection = facts.type === "urn:foreask:problem:no-collection";
     this.requestId = header("x-request-id");
     const retryAfter = Number(header("retry-after")) || 0;
     this.again = retryAfter ? Date.now() + 1000 * retryAfter : 0; // time of the next useful attempt, in milliseconds

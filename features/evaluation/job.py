@@ -51,7 +51,7 @@ class EvaluationWork(JobWork):
         """
         job = await retried(self.evaluations.claimed)(claim)
         collection = await retried(self.collections.get)(claim.tenant, claim.collection)
-        retriever = LiveRetriever(self.retriever, self.collections.find)
+        retriever = LiveRetriever(self.retriever, self.collections.get)
         async with watched() as progressed:
             results = await self._evaluate(claim, collection, job, retriever, progressed)
         await retried(retriever.require_live)(collection)

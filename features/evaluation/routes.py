@@ -64,6 +64,7 @@ async def list_sets(name: CollectionName, tenant: Manager, services: ServicesDep
 @router.get("/labelled-sets/{labelled_set}", response_model=LabelledSetView, responses=problems(401, 404, 422))
 async def get_set(name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep) -> Response:
     """Read a labelled set."""
+    await services.ledger[Collections].require(tenant, name)
     return JsonReply(_set_view(await services.ledger[LabelledSets].set_of(tenant, name, labelled_set)))
 
 
@@ -110,6 +111,7 @@ async def add_questions(
 @router.delete("/labelled-sets/{labelled_set}", status_code=204, responses=problems(401, 404, 422))
 async def delete_set(name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep) -> Response:
     """Delete a labelled set. Evaluations with it are kept."""
+    await services.ledger[Collections].require(tenant, name)
     await services.ledger[LabelledSets].delete_set(tenant, name, labelled_set)
     return Response(status_code=204)
 

@@ -18,7 +18,7 @@ from shared.http.strict_route import Handler, StrictRoute
 
 _CODES = {
     "unauthorized": "invalid_api_key",
-    "not-found": "model_not_found",
+    "no-collection": "model_not_found",
     "too-many-requests": "rate_limit_exceeded",
 }
 _BODY_HEADERS = {"content-type", "content-length"}
@@ -51,7 +51,8 @@ def error_of(error: Exception) -> dict[str, Any]:
     else:
         kind = "server_error" if status >= _SERVER_ERROR else "invalid_request_error"
     code = _CODES.get(name, name.replace("-", "_"))
-    return {"error": {"message": problem["detail"], "type": kind, "param": problem.get("field"), "code": code}}
+    param = "model" if name == "no-collection" else problem.get("field")
+    return {"error": {"message": problem["detail"], "type": kind, "param": param, "code": code}}
 
 
 async def _reply(request: Request, error: ForeaskError) -> Response:

@@ -31,7 +31,7 @@ from features.openai.schemas import (
     UrlCitation,
 )
 from shared.domain.corpus.collections import Collection
-from shared.domain.errors import InvalidInput, NotFound
+from shared.domain.errors import InvalidInput
 from shared.domain.spending.usage import Usage
 from shared.http.access.auth import Asker, AskingCaller
 from shared.http.bodies import CHAT_BODY, validate_as
@@ -91,8 +91,7 @@ async def complete(
 
     The language model first rewrites the question so that it is understood without the conversation.
     """
-    if await collection_cache.find(caller.tenant, body.model) is None:
-        raise _no_model(body.model)
+    await collection_cache.get(caller.tenant, body.model)
     turns, lists_sources = _turns(body.messages), _lists_sources(body, services)
     # Invalid options are rejected before a model is called.
     options = within_limits(_query(body, turns[-1].text), caller, services)
@@ -119,10 +118,7 @@ async def models(tenant: Asker, services: ServicesDep) -> Response:
 @router.get("/models/{name}", response_model=ModelView, responses=openai_errors(400, 404))
 async def model(name: CollectionName, tenant: Asker, services: ServicesDep) -> Response:
     """Return a collection as a model."""
-    collection = await services.ledger[Collections].find(tenant, name)
-    if collection is None:
-        raise _no_model(name)
-    return JsonReply(_model(collection))
+    return JsonReply(_model(await services.ledger[Collections].get(tenant, name)))
 
 
 @router.post(
@@ -277,10 +273,6 @@ def _query(body: ChatBody, question: str) -> QueryBody:
 
 def _field(field: str) -> str:
     return "messages" if field == "question" else f"foreask.{field}"
-
-
-def _no_model(name: str) -> NotFound:
-    return NotFound(f"There is no collection '{name}': GET /v1/models lists the existing ones.", field="model")
 
 
 def _model(collection: Collection) -> ModelView:

@@ -42,6 +42,7 @@ from shared.http.schemas.common import CollectionName
 from shared.http.schemas.jobs import RunPhase
 from shared.http.state import CollectionCacheDep, ServicesDep
 from shared.http.strict_route import StrictRoute
+from shared.ledger.model.collections import Collections
 from shared.outside.requests import new_client
 from shared.services.api import ApiServices
 
@@ -69,7 +70,7 @@ async def add(
     return JsonReply(await _view(tenant, new.name, services), 201, {"location": f"/v1/sources/{new.name}"})
 
 
-@router.get("", response_model=SourcePage, responses=problems(400, 401, 422, 503))
+@router.get("", response_model=SourcePage, responses=problems(400, 401, 404, 422, 503))
 async def page(
     *,
     tenant: Reader,
@@ -79,6 +80,7 @@ async def page(
     cursor: paging.Cursor = None,
 ) -> Response:
     """List sources by name, each with its newest sync."""
+    await services.ledger[Collections].require(tenant, collection)
     after = paging.read_cursor(cursor, paging.read_name) or ""
     rows = await services.ledger[Sources].page(tenant, collection=collection, after=after, limit=limit + 1)
     sources, following = paging.split_page(rows, limit, lambda state: (state.definition.name,))

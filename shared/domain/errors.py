@@ -22,6 +22,7 @@ ForeaskError
 └── Rejected      the caller made an invalid request
     ├── InvalidInput
     ├── NotFound
+    │   └── NoCollection     a collection that does not exist
     ├── Conflict
     │   └── JobIsOpen        a job with the same key is open
     ├── TooLarge
@@ -31,6 +32,7 @@ ForeaskError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -235,6 +237,24 @@ class InvalidInput(Rejected):
 
 class NotFound(Rejected):
     """The tenant has no such object."""
+
+
+class NoCollection(NotFound):
+    """The tenant has no collection of this name.
+
+    Attributes:
+        tenant: owner of the collection.
+        name: name of the missing collection.
+        similar: names of existing collections, the most similar first; None unless the caller may see them.
+        others: number of further collections that the caller may see.
+    """
+
+    def __init__(self, message: str, *, tenant: str = "", name: str = "") -> None:
+        super().__init__(message, field="collection")
+        self.tenant = tenant
+        self.name = name
+        self.similar: Sequence[str] | None = None
+        self.others = 0
 
 
 class Conflict(Rejected):

@@ -26,6 +26,7 @@ from shared.domain.errors import (
     ForeaskError,
     InvalidInput,
     JobIsOpen,
+    NoCollection,
     NotFound,
     Permanent,
     RateLimited,
@@ -37,6 +38,7 @@ from shared.domain.errors import (
     Unauthorized,
     Unavailable,
 )
+from shared.http import missing_collections
 from shared.http.methods import allowed
 from shared.http.replies import JsonReply
 
@@ -105,6 +107,7 @@ KINDS: Mapping[type[ForeaskError], ProblemKind] = {
     MalformedRequest: ProblemKind(400, "malformed", "The request cannot be read"),
     Unauthorized: ProblemKind(401, "unauthorized", "A valid key is required"),
     Forbidden: ProblemKind(403, "forbidden", "The key lacks a permission"),
+    NoCollection: ProblemKind(404, "no-collection", "There is no such collection"),
     NotFound: ProblemKind(404, "not-found", "Not found"),
     SlowBody: ProblemKind(408, "slow-body", "The body arrived too slowly"),
     Conflict: ProblemKind(409, "conflict", "The request conflicts with the current state"),
@@ -143,6 +146,8 @@ def problem_of(error: Exception, instance: str | None = None) -> dict[str, Any]:
         problem["errors"] = list(error.errors)
     if isinstance(error, JobIsOpen):
         problem["job_id"] = str(error.job_id)
+    if isinstance(error, NoCollection) and error.similar is not None:
+        problem["collections"], problem["other_collections"] = list(error.similar), error.others
     if isinstance(error, Unavailable):
         problem["component"] = error.component
     return problem
@@ -202,6 +207,8 @@ async def reply_to_error(request: Request, error: Exception) -> Response:
     # The caller causes a 429, and the log line of the request has the status.
     if isinstance(error, (Transient, Permanent)) and not isinstance(error, (TooManyRequests, TenantLimited)):
         log_failure(error, request.scope)
+    if isinstance(error, NoCollection):
+        await missing_collections.complete(error, request)
     return reply_to(error, request.url.path)
 
 

@@ -161,7 +161,8 @@ async def test_answer_cites_its_chunks(client, indexed, provider):
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_empty_result_answers_without_model_call(client, indexed, provider, stream):
-    for change in ({"collection": "nowhere"}, {"filter": {"year": 1}}, {"min_score": 0.99}):
+    await client.put("/v1/collections/empty", json={})
+    for change in ({"collection": "empty"}, {"filter": {"year": 1}}, {"min_score": 0.99}):
         reply = await client.post("/v1/query", json=QUESTION | change | {"stream": stream})
 
         assert reply.status_code == 200
@@ -299,7 +300,7 @@ async def test_failed_answer_is_problem_or_error_event(client, indexed, monkeypa
     assert "secret" not in streamed.text
 
 
-async def test_disconnected_client_stops_answer_generation(services, settings, provider, monkeypatch):
+async def test_disconnected_client_stops_answer_generation(services, settings, provider, indexed, monkeypatch):
     ended = asyncio.Event()
 
     async def endless(*_):

@@ -182,6 +182,7 @@ async def test_added_source_is_listed_with_its_next_sync(client, folder):
     assert added.next_sync_at is not None
     page = SourcePage.model_validate_json((await client.get("/v1/sources?collection=handbook")).content)
     assert page.items == [added] == [await shown(client)]
+    await client.put("/v1/collections/other", json={})
     assert (await client.get("/v1/sources?collection=other")).json()["items"] == []
 
 

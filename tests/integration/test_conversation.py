@@ -105,5 +105,5 @@ async def test_invalid_query_of_conversation_calls_no_model(client, indexed, pro
     for wrong in ({"top_k": 999_999}, {"filter": {"team": {"unknown": 1}}}, {"collection": "misspelled"}):
         reply = await client.post("/v1/query", json=FOLLOW_UP | wrong)
 
-        assert reply.status_code == (200 if "collection" in wrong else 422), wrong
+        assert reply.status_code == (404 if "collection" in wrong else 422), wrong
         assert provider.stats()["calls"] == 0, wrong

@@ -1187,7 +1187,7 @@ async def test_documented_commands_erase_and_report_leftovers(services, foreask)
 
     assert (await foreask(checks[0]))[0] == 1
     code, output = await foreask(of_collection.replace("handbook", "none") + " --yes")
-    assert (code, "no collection 'none'" in output) == (1, True), output
+    assert (code, "no collection 'none'" in output) == (4, True), output
     assert (await foreask(f"{of_tenant} --yes"))[0] == 0
     await finished(services, (await services.ledger[Erasures].in_scope(tenant="acme"))[0])
 

@@ -561,6 +561,7 @@ async def test_key_commands_work_without_server(client, command):
 async def test_key_commands_work_over_the_api(services, keyed, provider, command):
     async with serving(keyed, services) as client:
         server = {"url": str(client.base_url), "key": KEYS["alice"]}
+        await client.put("/v1/collections/default", json={}, headers=MANAGER)
         limits = ["max_tokens=500"]
         printed = await command(commands.create, "website", filters=["audience=public"], limits=limits, **server)
         made = bearer(printed.split("FOREASK_API_KEY=")[1].split()[0])  # a log line may follow

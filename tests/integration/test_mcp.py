@@ -79,7 +79,9 @@ async def test_mcp_client_reads_and_adds_documents_over_http(served, services, m
         assert refused.is_error
 
     async with connected(served, as_tenant("bob"), mode=mode) as client:
-        assert await called(client, "search", **QUESTION) == "No passage was found."
+        refused = await client.call_tool("search", QUESTION)
+        assert refused.is_error
+        assert text_of(refused) == "The collection 'default' has no documents yet: the first upload creates it."
         assert "no collection" in await called(client, "list_collections")
 
 
@@ -121,9 +123,9 @@ async def test_each_request_counts_once_towards_rate(services, settings):
     assert [reply.headers["ratelimit"].split(";t=")[0] for reply in replies] == [
         f'"requests";r={n}' for n in (5, 4, 3, 2)
     ]
-    assert "No passage was found." in replies[2].text
+    assert "has no documents yet" in replies[2].text
     assert [reply.status_code for reply in of_key] == [200, 429]
-    assert "No passage was found." in of_key[0].text
+    assert "has no documents yet" in of_key[0].text
     assert (rejected.status_code, rejected.json()["type"]) == (429, "urn:foreask:problem:too-many-requests")
     assert (unlimited.status_code, "ratelimit" in unlimited.headers) == (200, False)
 

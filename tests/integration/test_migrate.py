@@ -312,7 +312,7 @@ ANSWER = [("2.md", "The keeper wrote of alpha2.")]
 @guards(
     "shared/http/queries/searching.py",
     "                retrieval.collection, body.question,",
-    "                await collection_cache.find(caller.tenant, body.collection), body.question,",
+    "                await collection_cache.get(caller.tenant, body.collection), body.question,",
     means="a query is logged in the build that is live at its end",
 )
 async def test_query_uses_one_build_during_switches(two_builds, two_embeddings, monkeypatch):
@@ -416,6 +416,6 @@ async def test_late_ledger_reply_does_not_extend_cache(services, library, monkey
         now[0] += 60
 
     once(monkeypatch, Collections, "find", late, after=True)
-    await cache.find("default", "default")
+    await cache.get("default", "default")
 
     assert cache._cached("default", "default") is None

@@ -292,6 +292,8 @@ async def test_stalled_body_is_answered_and_frees_its_slot(services, settings):
             assert b"urn:foreask:problem:slow-body" in reply
             assert (await client.get("/v1/documents")).status_code == 200
 
+        await client.put("/v1/collections/default", json={})
+
         async def slow_but_steady():
             yield b'{"question": "When does the harbour open?"'
             for _ in range(4):

@@ -51,9 +51,16 @@ export function notice() {
 
 let ticking = 0;
 
-/** @param {{message: string, component?: string | null, requestId?: string | null, again?: number} | null} problem @param {(event: Event) => void} [again] */
+/**
+ * Show a problem. A missing collection is shown as an empty screen, because its first upload creates it.
+ * @param {{message: string, component?: string | null, requestId?: string | null, again?: number, isNoCollection?: boolean} | null} problem @param {(event: Event) => void} [again]
+ */
 export function problemCard(problem, again) {
   if (!problem) return nothing;
+  if (problem.isNoCollection) {
+    return html`<div class="empty" role="status"><h2>${say`No documents yet`}</h2>
+      <p class="soft small" lang="en" dir="ltr">${problem.message}</p></div>`;
+  }
   const seconds = Math.ceil(Math.max(0, (problem.again ?? 0) - Date.now()) / 1000);
   if (seconds && !ticking) ticking = window.setTimeout(() => ((ticking = 0), redraw()), 1000);
   return html`<div class="trouble">

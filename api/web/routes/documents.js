@@ -60,12 +60,18 @@ const address = (cursor) => {
   return `/v1/documents?${query}`;
 };
 
+/** Return the first page. The list is empty while there is no collection: the first upload creates one. */
+async function firstPage() {
+  await loadCollections();
+  return collections.items.length ? get(address(null)) : { items: [], next_cursor: null };
+}
+
 async function refresh() {
   const { q } = list;
   list.loading = true;
   redraw();
   try {
-    const page = await newest(loadCollections().then(() => get(address(null))));
+    const page = await newest(firstPage());
     replace({ rows: page.items, next: page.next_cursor, searched: q });
   } catch (problem) {
     Object.assign(list, { problem, again: () => refresh() });
@@ -90,8 +96,7 @@ async function readAgain() {
 
 /** Read at least `most` rows. @param {number} most */
 async function firstRows(most) {
-  await loadCollections();
-  let page = await get(address(null));
+  let page = await firstPage();
   const rows = new Map(page.items.map((row) => [row.id, row]));
   while (rows.size < most && page.next_cursor) {
     page = await get(address(page.next_cursor));

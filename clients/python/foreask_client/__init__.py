@@ -1,7 +1,7 @@
 """A client of the foreask API, with and without asyncio."""
 
 from foreask_client.asynchronous import AsyncClient
-from foreask_client.errors import ApiError
+from foreask_client.errors import ApiError, NotFoundError
 from foreask_client.models import (
     Answer,
     Batch,
@@ -46,6 +46,7 @@ __all__ = [
     "Job",
     "Key",
     "Me",
+    "NotFoundError",
     "Retrieval",
     "Source",
     "Sync",

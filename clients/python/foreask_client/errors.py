@@ -44,6 +44,14 @@ class ApiError(Exception):
         return f"{self.detail} (status {self.status})" if self.status else self.detail
 
 
+class NotFoundError(ApiError):
+    """The server has no such object, or the key may not see it (status 404).
+
+    If the object is a collection, `type` is `no-collection`, and `problem["collections"]` has the names of at most five
+    collections that the key may list, the most similar first.
+    """
+
+
 def error_of(response: httpx.Response) -> ApiError:
     """Return the exception of an error reply whose body is read."""
     try:
@@ -68,7 +76,8 @@ def error_of_problem(
     """Return the exception of problem details."""
     kind = problem.get("type")
     status = status or problem.get("status")
-    return ApiError(
+    error = NotFoundError if status == httpx.codes.NOT_FOUND else ApiError
+    return error(
         str(problem.get("detail") or f"The server answered {status}."),
         status=status,
         type=kind.rpartition(":")[2] if isinstance(kind, str) else None,

@@ -105,7 +105,7 @@ class Erasures:
             The new erasure, or the running one if it exists.
 
         Raises:
-            NotFound: the tenant has no collection of that name.
+            NoCollection: the tenant has no collection of that name.
         """
         scope = {"tenant": tenant, "collection": collection}
         async with self._database.begin() as connection:
@@ -115,7 +115,7 @@ class Erasures:
                 return _erasure(running)
             ids = (await connection.execute(SQL.lock_builds, scope)).scalars()
             if collection is not None and not (await connection.execute(SQL.has_live, scope)).scalar_one():
-                raise NotFound(f"There is no collection '{collection}'. GET /v1/collections lists the collections.")
+                raise collections.no_collection(tenant, collection)
             await connection.execute(SQL.erase_builds, {"ids": ids})
             await connection.execute(SQL.drop_at_once, {"ids": ids})
             documents = (await connection.execute(SQL.count_documents, {"ids": ids})).scalar_one()

@@ -62,18 +62,17 @@ class CollectionCache:
             self._remember(collection, read_at)
         return require_served(collection, self._embeddings)
 
-    async def find(self, tenant: str, name: str) -> Collection | None:
-        """Return the collection, or None if it is missing.
+    async def get(self, tenant: str, name: str) -> Collection:
+        """Return the collection.
 
         Raises:
+            NoCollection: the tenant has no collection of that name.
             Conflict: the settings do not describe its embedding.
         """
         collection = self._cached(tenant, name)
         if collection is None:
             read_at = self._now()
-            collection = await self._collections.find(tenant, name)
-            if collection is None:
-                return None
+            collection = await self._collections.get(tenant, name)
             self._remember(collection, read_at)
         return require_served(collection, self._embeddings)
 

@@ -47,17 +47,17 @@ class QueryLogWriter:
         self._late = False  # a query stopped waiting for the running write, so others do not wait for it
 
     async def record(
-        self, collection: Collection | None, question: str, chunks: Sequence[RetrievedChunk], key_id: UUID | None
+        self, collection: Collection, question: str, chunks: Sequence[RetrievedChunk], key_id: UUID | None
     ) -> UUID | None:
         """Write the query and return its id; None if the log is disabled, or the ledger is slow or unavailable.
 
         Args:
-            collection: the searched collection; None if it does not exist.
+            collection: the searched collection.
             question: the user's question.
             chunks: the returned chunks.
             key_id: the key in the ledger that asked; None for a key of the settings, or without keys.
         """
-        if collection is None or not self._enabled or self._late or time.monotonic() < self._not_before:
+        if not self._enabled or self._late or time.monotonic() < self._not_before:
             return None
         best_score = chunks[0].score if chunks else None
         chunk_ids = [chunk.chunk_id for chunk in chunks]

@@ -15,6 +15,7 @@ from shared.http.disconnects import while_connected
 from shared.http.queries.query_log import QueryLogWriter
 from shared.http.schemas.queries import RetrieveBody
 from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import Collections
 from shared.query.retrieve import LiveRetriever, Query, Retrieval, Weights
 from shared.query.rewrite import RewriteOptions
 from shared.services.api import ApiServices
@@ -44,8 +45,8 @@ async def find_chunks(  # noqa: PLR0917
         parameters["rewriting"] = RewriteOptions(**body.rewrite.model_dump(exclude={"budget_ms"}))
         parameters["rewrite_budget"] = body.rewrite.budget
 
-    async def query_of(collection: Collection | None) -> Query:
-        if collection is None or body.document_ids is None:
+    async def query_of(collection: Collection) -> Query:
+        if body.document_ids is None:
             return Query(**parameters)
         rows = await services.ledger[Documents].row_ids(collection, body.document_ids)
         ids = [rows.get(document_id, document_id) for document_id in body.document_ids]

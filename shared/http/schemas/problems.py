@@ -37,3 +37,9 @@ class ProblemDetails(ReplyModel):
         description="Failing component: `ledger`, `broker`, `qdrant`, `llm`, `embedding`, or `worker` of a run",
     )
     job_id: str | None = Field(None, description="Open job that the request would repeat")
+    collections: list[str] | None = Field(
+        None,
+        description="For a missing collection: the names of at most five collections that the key may list, the most"
+        " similar first",
+    )
+    other_collections: int | None = Field(None, description="Number of further collections that the key may list")

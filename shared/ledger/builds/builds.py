@@ -22,7 +22,7 @@ from shared.ledger.documents import build_sync, versions
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import counters, states
 from shared.ledger.model.collection_options import options_json, options_of
-from shared.ledger.model.collections import Collections, collection_of
+from shared.ledger.model.collections import Collections, collection_of, no_collection
 from shared.ledger.model.decoding import decoded
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.connections import Connection, Row
@@ -64,7 +64,7 @@ class Builds:
         """Create a build next to the live one. It follows all changes from now on; `fill` copies existing documents.
 
         Raises:
-            NotFound: the tenant has no collection of that name.
+            NoCollection: the tenant has no collection of that name.
             Conflict: another build is about to replace the live one, or there are too many.
         """
         async with self._database.begin() as connection:
@@ -87,24 +87,25 @@ class Builds:
         """Return the builds of a collection in order of their numbers.
 
         Raises:
-            NotFound: the tenant has no collection of that name.
+            NoCollection: the tenant has no collection of that name.
         """
         async with self._database.begin() as connection:
             rows = (await connection.execute(SQL.list, {"tenant": tenant, "name": name})).all()
         if not rows:
-            raise _no_collection(name)
+            raise no_collection(tenant, name)
         return [build_of(row) for row in rows]
 
     async def get(self, tenant: str, name: str, number: int) -> Build:
         """Return one build.
 
         Raises:
-            NotFound: the collection has no build of that number.
+            NotFound: the tenant has no collection of that name, or it has no build of that number.
         """
         async with self._database.begin() as connection:
             parameters = {"tenant": tenant, "name": name, "number": number}
             row = (await connection.execute(SQL.get, parameters)).one_or_none()
         if row is None:
+            await self._collections.require(tenant, name)
             raise _no_build(name, number)
         return build_of(row)
 
@@ -193,7 +194,7 @@ class Builds:
         """Return the numbers of documents by state, of a build and of the live one.
 
         Raises:
-            NotFound: the collection is being erased.
+            NoCollection: the collection is being erased.
         """
         async with self._database.begin() as connection:
             live = await _live_id(connection, build)
@@ -208,7 +209,7 @@ class Builds:
             At most `limit` external ids of each kind; empty lists if the build can replace the live one.
 
         Raises:
-            NotFound: the collection is being erased.
+            NoCollection: the collection is being erased.
         """
         async with self._database.begin() as connection:
             live = await _live_id(connection, build)
@@ -303,7 +304,7 @@ async def _locked(connection: Connection, tenant: str, name: str) -> Sequence[Ro
     # another build may have been created while this waited
     rows = (await connection.execute(SQL.list, parameters)).all()
     if not rows:
-        raise _no_collection(name)
+        raise no_collection(tenant, name)
     return rows
 
 
@@ -311,14 +312,14 @@ async def _live_id(connection: Connection, build: Build) -> UUID:
     """Return the id of the live build of a build's collection.
 
     Raises:
-        NotFound: the collection is being erased.
+        NoCollection: the collection is being erased.
     """
     rows = await connection.execute(SQL.list, {"tenant": build.tenant, "name": build.name})
     for row in rows:
         if row["build_state"] == BuildState.LIVE:
             live: UUID = row["id"]
             return live
-    raise _no_collection(build.name)
+    raise no_collection(build.tenant, build.name)
 
 
 async def _counts(connection: Connection, tenant: str, ids: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
@@ -353,10 +354,6 @@ def _require(rows: Sequence[Row], number: int, *wanted: BuildState) -> Row:
     if row["build_state"] not in wanted:
         raise Conflict(f"The build {number} is {row['build_state']}, and not {' or '.join(wanted)}.")
     return row
-
-
-def _no_collection(name: str) -> NotFound:
-    return NotFound(f"There is no collection '{name}'. GET /v1/collections lists the collections.")
 
 
 def _no_build(name: str, number: int) -> NotFound:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from shared.domain.errors import NotFound
 from shared.ledger.documents import versions
 from shared.ledger.model import states
+from shared.ledger.model.collections import no_collection
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.statements import Statement
@@ -48,12 +48,12 @@ async def hold_live(connection: Connection, tenant: str, name: str) -> None:
     """Keep the builds of a collection unchanged, as `hold`, so that a concurrent erasure finds the written rows.
 
     Raises:
-        NotFound: there is no such collection.
+        NoCollection: there is no such collection.
     """
     await hold(connection, tenant, name)
     builds = await builds_of(connection, tenant, name)
     if not builds or not builds[0]["is_live"]:
-        raise NotFound(f"There is no collection '{name}'. GET /v1/collections lists the collections.")
+        raise no_collection(tenant, name)
 
 
 async def _live_first(connection: Connection, live: Statement, every: Statement, parameters: Mapping[str, str]) -> None:

@@ -6,13 +6,13 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from uuid import UUID, uuid4
 
 from shared.domain.corpus.collections import Collection, CollectionOptions, Damage, DamageCause
 from shared.domain.corpus.filterable import FilterableField, with_more
 from shared.domain.corpus.index_location import IndexNames
-from shared.domain.errors import Conflict, NotFound
+from shared.domain.errors import Conflict, NoCollection
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import counters, states
 from shared.ledger.model.collection_options import options_json, options_of
@@ -22,8 +22,16 @@ from shared.ledger.postgres.database import Database
 
 SQL = statements.load(__file__, states.FRAGMENTS, document_counts=counters.of_tenant("documents"))
 
+_NEAR_NAMES = 500  # before a name, and after it: comparing them takes 3 ms
 _MOST_CHANGES = 1_000  # documents that are read for the times of last changes
 MOST_CONFIRMED = 2_000  # chunks that one request may count: a few milliseconds
+
+
+class NamesNear(NamedTuple):
+    """Names of a tenant's collections near another name in their order, and the number of all its collections."""
+
+    names: Sequence[str]
+    total: int
 
 
 class Collections:
@@ -98,12 +106,27 @@ class Collections:
         """Return the collection.
 
         Raises:
-            NotFound: the tenant has no collection of that name.
+            NoCollection: the tenant has no collection of that name.
         """
         collection = await self.find(tenant, name)
         if collection is None:
-            raise NotFound(f"There is no collection '{name}'. GET /v1/collections lists the collections.")
+            raise no_collection(tenant, name)
         return collection
+
+    async def require(self, tenant: str, name: str | None) -> None:
+        """Check that a collection exists, if one is named.
+
+        Raises:
+            NoCollection: the tenant has no collection of that name.
+        """
+        if name is not None:
+            await self.get(tenant, name)
+
+    async def names_near(self, tenant: str, name: str) -> NamesNear:
+        """Return names of a tenant's collections: all of them, or those before and after a name in their order."""
+        parameters = {"tenant": tenant, "name": name, "limit": _NEAR_NAMES}
+        rows = await self._database.rows(SQL.names_near, parameters)
+        return NamesNear([row["name"] for row in rows], rows[0]["total"] if rows else 0)
 
     async def page(self, tenant: str, *, after: str = "", limit: int = 50) -> list[Collection]:
         """Return a tenant's collections in order of name, after `after`."""
@@ -147,6 +170,11 @@ class Collections:
         (row,) = await self._database.rows(SQL.confirmed_points, parameters)
         confirmed: int = row["points"]
         return confirmed
+
+
+def no_collection(tenant: str, name: str) -> NoCollection:
+    """Return the error of every request that names a collection which the tenant does not have."""
+    return NoCollection(f"There is no collection '{name}'.", tenant=tenant, name=name)
 
 
 def collection_of(row: Row) -> Collection:

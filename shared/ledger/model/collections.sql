@@ -46,6 +46,14 @@ UPDATE collections SET options = CAST(:options AS jsonb) WHERE id = :id RETURNIN
 -- plan: generic
 SELECT {collection_columns} FROM collections WHERE tenant = :tenant AND name = :name AND {is_live}
 
+-- name: names_near
+-- List names of a tenant's collections before and after a name in their order, with the number of all.
+(SELECT name, (SELECT count(*) FROM collections WHERE tenant = :tenant AND {is_live}) AS total
+ FROM collections WHERE tenant = :tenant AND name >= :name AND {is_live} ORDER BY name LIMIT :limit)
+UNION ALL
+(SELECT name, (SELECT count(*) FROM collections WHERE tenant = :tenant AND {is_live}) AS total
+ FROM collections WHERE tenant = :tenant AND name < :name AND {is_live} ORDER BY name DESC LIMIT :limit)
+
 -- name: page
 -- List a tenant's collections in order of name.
 SELECT {collection_columns} FROM collections

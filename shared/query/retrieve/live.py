@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from shared.domain.corpus.collections import Collection
-from shared.domain.errors import Conflict, NotFound
+from shared.domain.errors import Conflict, NoCollection, NotFound
 from shared.query.retrieve.query import Query
 from shared.query.retrieve.retriever import Retrieval, Retriever
 
@@ -20,31 +20,31 @@ class LiveRetriever:
 
     Args:
         retriever: searches a build.
-        find_live: returns the live build of a tenant's collection, by name; None if the collection does not exist.
+        get_live: returns the live build of a tenant's collection, by name; raises `NoCollection`.
     """
 
-    def __init__(self, retriever: Retriever, find_live: Callable[[str, str], Awaitable[Collection | None]]) -> None:
+    def __init__(self, retriever: Retriever, get_live: Callable[[str, str], Awaitable[Collection]]) -> None:
         self._retriever = retriever
-        self._find_live = find_live
+        self._get_live = get_live
 
-    async def retrieve(
-        self, tenant: str, name: str, query_of: Callable[[Collection | None], Awaitable[Query]]
-    ) -> Retrieval:
+    async def retrieve(self, tenant: str, name: str, query_of: Callable[[Collection], Awaitable[Query]]) -> Retrieval:
         """Search the live build of a collection; repeat a long search if another build replaced it meanwhile.
 
         Args:
             tenant: owner of the collection.
             name: name of the collection.
             query_of: returns the query of a build.
+
+        Raises:
+            NoCollection: the tenant has no collection of that name, or it was deleted during a long search.
         """
         while True:
             started = time.monotonic()
-            build = await self._find_live(tenant, name)
+            build = await self._get_live(tenant, name)
             retrieval = await self._retriever.retrieve(build, await query_of(build))
-            if build is None or time.monotonic() - started < _LONG_SECONDS:
+            if time.monotonic() - started < _LONG_SECONDS:
                 return retrieval
-            live = await self._find_live(tenant, name)
-            if live is not None and live.id == build.id:
+            if (await self._get_live(tenant, name)).id == build.id:
                 return retrieval
 
     async def retrieve_from(self, build: Collection, query: Query) -> Retrieval:
@@ -58,8 +58,9 @@ class LiveRetriever:
             NotFound: its collection was deleted.
             Conflict: another build is live.
         """
-        live = await self._find_live(build.tenant, build.name)
-        if live is None:
-            raise NotFound("The collection was deleted during the evaluation.")
+        try:
+            live = await self._get_live(build.tenant, build.name)
+        except NoCollection:
+            raise NotFound("The collection was deleted during the evaluation.") from None
         if live.id != build.id:
             raise Conflict("Another build replaced the live one during the evaluation: run it again.")

@@ -232,8 +232,8 @@ class Retriever:
         self._reranker = reranker
         self._tokens = tokens or EstimatingCounter()
 
-    async def retrieve(self, collection: Collection | None, query: Query) -> Retrieval:
-        """Find the chunks of one collection that answer a question; none if the collection is missing or empty.
+    async def retrieve(self, collection: Collection, query: Query) -> Retrieval:
+        """Find the chunks of one collection that answer a question; none if the collection is empty.
 
         While a document is replaced, and some seconds longer, Qdrant contains two versions of it, and a late writer may
         restore points of others. The ledger says which version queries see. Every point of this version was visible
@@ -250,11 +250,9 @@ class Retriever:
             Conflict: no setting describes the collection's embedding.
             Transient: the embedding provider or Qdrant is not available.
         """
-        retrieval = Retrieval(collection=collection)
-        fields = collection.options.filterable if collection else ()
+        retrieval = Retrieval(collection)
+        fields = collection.options.filterable
         conditions = caller_conditions(query.filter, query.document_ids, fields, query.required)
-        if collection is None:
-            return retrieval
         retrieval.weights = query.weights or collection.weights
         # After a failover, a document's version may have become an earlier one again.
         replaced = self._replaced.min_versions(collection.id) if collection.damage is None else {}

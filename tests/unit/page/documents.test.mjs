@@ -65,3 +65,34 @@ test("refused rows are read again only on request", async () => {
   assert.equal(screen.requested, 2);
   screen.unload();
 });
+
+test("list without a collection is empty without a request", async () => {
+  const requested = [];
+  const load = openPage({
+    path: "/documents",
+    replies: (path) => {
+      requested.push(path.split("?")[0]);
+      if (path === "/v1/events") return new Promise(() => {});
+      return path.startsWith("/v1/collections") ? { items: [], next_cursor: null } : {};
+    },
+  });
+  const screen = await load("routes/documents.js");
+  await screen.load();
+  await settled();
+  assert.ok(!requested.includes("/v1/documents"));
+  assert.match(drawn(screen.view()).text, /No documents yet/);
+  screen.unload();
+});
+
+test("missing collection is shown as an empty screen", async () => {
+  const problem = { type: "urn:foreask:problem:no-collection", status: 404, detail: "The collection 'default' has no documents yet." };
+  const load = openPage({ path: "/questions", replies: (path) => (path.startsWith("/v1/collections?") ? { items: [], next_cursor: null } : Response.json(problem, { status: 404 })) });
+  const screen = await load("routes/questions.js");
+  await screen.load({ query: new URLSearchParams() });
+  await settled();
+  const { html, text } = drawn(screen.view());
+  assert.match(text, /No documents yet/);
+  assert.match(text, /The collection 'default' has no documents yet\./);
+  assert.ok(!html.includes('role="alert"'));
+  screen.unload();
+});
