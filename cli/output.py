@@ -99,7 +99,7 @@ def print_sources(console: Console, answer: Answer, *, show_chunks: bool) -> Non
     if answer.form == "extractive" and answer.found:
         console.print("\n[dim]extractive: quoted from the documents, not written by a model[/dim]")
     if answer.metadata.notice:
-        console.print(f"\n[yellow]{escape(answer.metadata.notice)}[/yellow]")
+        console.print(f"\n[yellow]{escape(answer.metadata.notice)}[/yellow]", soft_wrap=True)
     for stage, reason in answer.metadata.skipped.items():
         say(console, f"\ndone without {stage}: {reason}")
     if answer.metadata.explain:

@@ -207,14 +207,16 @@ def _metadata(body: RetrieveBody, retrieval: Retrieval, usage: Usage, stopwatch:
         usage=QueryUsage.of(usage),
         milliseconds={**retrieval.trace.milliseconds, "total": stopwatch.milliseconds()},
         skipped=dict(retrieval.trace.skipped),
+        unknown_fields=list(retrieval.unknown_fields),
         notice=_notice(retrieval),
         explain=_explanation(body, retrieval) if body.explain else None,
     )
 
 
 def _notice(retrieval: Retrieval) -> str | None:
-    damage = None if retrieval.collection is None else retrieval.collection.damage
-    return None if damage is None else damage.sentence
+    damage = retrieval.collection.damage
+    sentences = [*([] if damage is None else [damage.sentence]), *retrieval.notices]
+    return " ".join(sentences) or None
 
 
 def _explanation(body: RetrieveBody, retrieval: Retrieval) -> Explanation:

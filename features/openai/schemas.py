@@ -131,6 +131,7 @@ class AskedQuestion(ReplyModel):
         description="Why the answer is incomplete, as in POST /v1/query; null if it is complete"
     )
     query_id: UUID | None = Field(description="Id for POST /v1/feedback; null if the query was not recorded")
+    notice: str | None = Field(None, description="As in `metadata` of POST /v1/query")
 
 
 _ANNOTATION_EXAMPLE = {

@@ -85,6 +85,19 @@ async def test_mcp_client_reads_and_adds_documents_over_http(served, services, m
         assert "no collection" in await called(client, "list_collections")
 
 
+async def test_tools_report_missing_collection_and_unknown_field(served, services):
+    async with connected(served, as_tenant("alice")) as client:
+        await called(client, "add_document", **LEAVE, metadata={"department": "hr"})
+        await work(services, "parse", "index")
+
+        for tool in ("search", "ask"):
+            refused = await client.call_tool(tool, QUESTION | {"collection": "defualt"})
+            assert refused.is_error
+            assert text_of(refused) == "There is no collection 'defualt': there is 'default'."
+            result = await called(client, tool, **QUESTION, filter={"departement": "hr"})
+            assert result.endswith(" has the metadata field 'departement' of the filter: there is 'department'.")
+
+
 async def test_key_sees_only_tools_of_its_scopes(served):
     body = {"name": "reader", "scopes": ["ask"]}
     key = (await served.post("/v1/keys", json=body, headers=as_tenant("alice"))).json()["key"]

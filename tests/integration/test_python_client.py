@@ -151,4 +151,4 @@ async def test_python_client_guide_code_works(services, settings, tmp_path, monk
 
     shown = capsys.readouterr().out
     assert "The documents say so [1]. ['leave.md']" in shown
-    assert "404 not-found" in shown
+    assert "no-collection There is no collection 'holidays': there is 'handbook'. ['handbook']" in shown

@@ -5,7 +5,7 @@ import threading
 from concurrent.futures import Future
 
 import pytest
-from foreask_client import Client
+from foreask_client import Client, NotFoundError
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from tests.conftest import Library
@@ -82,6 +82,36 @@ class TestLangChain(RetrieversIntegrationTests):
         assert document.metadata["score"] > 0
         assert other.metadata["dept"] == "hr"
         assert KEYS["alice"] not in repr(retriever)
+
+
+def found_by(framework, client, url, **more):
+    """Return the documents that a framework's retriever finds."""
+    if framework == "langchain":
+        from foreask_langchain import ForeaskRetriever as OfLangChain
+
+        return OfLangChain(client=client, **more).invoke(QUESTION)
+    if framework == "llama-index":
+        from foreask_llama_index import ForeaskRetriever as OfLlamaIndex
+
+        return OfLlamaIndex(client, **more).retrieve(QUESTION)
+    from foreask_haystack import ForeaskRetriever as OfHaystack
+
+    retriever = OfHaystack(url, **more)
+    with retriever._client:
+        return retriever.run(QUESTION)["documents"]
+
+
+@pytest.mark.parametrize("framework", ["langchain", "llama-index", "haystack"])
+def test_retriever_reports_missing_collection_and_unknown_field(server, client, monkeypatch, framework):
+    monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
+    monkeypatch.setenv("FOREASK_API_KEY", KEYS["alice"])
+
+    with pytest.raises(NotFoundError, match="There is no collection 'defualt': there is 'default'"):
+        found_by(framework, client, server, collection="defualt")
+    with pytest.warns(UserWarning, match="has the metadata field 'dpt' of the filter: there is 'dept'"):
+        none = found_by(framework, client, server, filter={"dpt": "hr"})
+    assert none == []
+    assert len(found_by(framework, client, server, filter={"dept": "hr"})) == 1
 
 
 async def test_llama_index_answers_from_retrieved_nodes(client):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from foreask_client.found import metadata_of
+from foreask_client.found import chunks_of, metadata_of
 from foreask_client.models import FoundChunk, Json
 from foreask_client.synchronous import Client
 from haystack import Document, component, default_to_dict
@@ -70,7 +70,7 @@ class ForeaskRetriever:
         found = self._client.retrieve(
             query, collection=self.collection, top_k=top_k or self.top_k, filter=filter or self.filter, **self.options
         )
-        return {"documents": [_document(chunk) for chunk in found.chunks]}
+        return {"documents": [_document(chunk) for chunk in chunks_of(found)]}
 
     @component.output_types(documents=list[Document])
     async def run_async(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from foreask_client.found import metadata_of
+from foreask_client.found import chunks_of, metadata_of
 from foreask_client.models import FoundChunk, Json
 from foreask_client.synchronous import Client
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -55,7 +55,7 @@ class ForeaskRetriever(BaseRetriever):
         found = self.client.retrieve(
             query, collection=self.collection, top_k=k or self.k, filter=filter or self.filter, **(self.options or {})
         )
-        return [_document(chunk) for chunk in found.chunks]
+        return [_document(chunk) for chunk in chunks_of(found)]
 
 
 def _document(chunk: FoundChunk) -> Document:

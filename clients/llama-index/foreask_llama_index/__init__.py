@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from foreask_client.found import metadata_of
+from foreask_client.found import chunks_of, metadata_of
 from foreask_client.models import FoundChunk, Json
 from foreask_client.synchronous import Client
 from llama_index.core.retrievers import BaseRetriever
@@ -48,7 +48,7 @@ class ForeaskRetriever(BaseRetriever):
             filter=self._filter,
             **self._options,
         )
-        return [NodeWithScore(node=_node(chunk), score=chunk.score) for chunk in found.chunks]
+        return [NodeWithScore(node=_node(chunk), score=chunk.score) for chunk in chunks_of(found)]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)

@@ -101,13 +101,14 @@ async def _search(client: AsyncClient, arguments: SearchArguments) -> str:
     found = await client.retrieve(
         arguments.question, collection=arguments.collection, top_k=arguments.top_k, filter=arguments.filter
     )
-    return _passages(enumerate(found.chunks, 1)) or "No passage was found."
+    passages = _passages(enumerate(found.chunks, 1)) or "No passage was found."
+    return "\n\n".join(filter(None, [passages, found.metadata.notice]))
 
 
 async def _ask(client: AsyncClient, arguments: AskArguments) -> str:
     answer = await client.query(arguments.question, collection=arguments.collection, filter=arguments.filter)
     cited = _passages((citation.number, citation) for citation in answer.citations)
-    text = "\n\n".join(filter(None, [answer.answer, answer.why_incomplete]))
+    text = "\n\n".join(filter(None, [answer.answer, answer.why_incomplete, answer.metadata.notice]))
     return f"{text}\n\nCited passages:\n\n{cited}" if cited else text
 
 

@@ -1,8 +1,10 @@
-"""Metadata of a found chunk, for the retrievers of other frameworks."""
+"""The results of a search, for the retrievers of other frameworks."""
 
 from __future__ import annotations
 
-from foreask_client.models import FoundChunk, Json
+import warnings
+
+from foreask_client.models import FoundChunk, Json, Retrieval
 
 _FIELDS = {
     "chunk_id",
@@ -15,6 +17,17 @@ _FIELDS = {
     "score",
     "matched_question",
 }
+
+
+def chunks_of(found: Retrieval) -> list[FoundChunk]:
+    """Return the chunks of a result.
+
+    A notice becomes a warning of Python, because the lists of other frameworks have no room for it: it says why nothing
+    was found, or that no document has a field of the filter.
+    """
+    if found.metadata.notice:
+        warnings.warn(found.metadata.notice, stacklevel=3)
+    return found.chunks
 
 
 def metadata_of(chunk: FoundChunk) -> Json:

@@ -330,7 +330,10 @@ class QueryMetadata(Model):
         question: the searched question; with `history`, as it is understood alone.
         milliseconds: duration by stage, and `total`.
         skipped: skipped stages (`rewrite`, `rerank`) with their reasons.
-        notice: why results may be wrong or incomplete, while the collection's index is being repaired.
+        notice: why nothing was found although the documents may have the answer, or why results may be wrong or
+            incomplete: no document has a field of the filter or passes it, the collection has no documents yet, or its
+            index is being repaired.
+        unknown_fields: fields of `filter` that no document of the collection has, nor the collection declares.
         explain: with `explain`: explanation of the ranking.
     """
 
@@ -342,6 +345,7 @@ class QueryMetadata(Model):
     milliseconds: dict[str, float] = {}
     skipped: dict[str, str] = {}
     notice: str | None = None
+    unknown_fields: list[str] = []
     explain: Json | None = None
 
 

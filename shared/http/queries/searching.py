@@ -12,6 +12,7 @@ from shared.domain.errors import InvalidInput
 from shared.http.access.auth import Caller
 from shared.http.access.collection_cache import CollectionCache
 from shared.http.disconnects import while_connected
+from shared.http.queries.notices import add_notices
 from shared.http.queries.query_log import QueryLogWriter
 from shared.http.schemas.queries import RetrieveBody
 from shared.ledger.documents.documents import Documents
@@ -52,8 +53,9 @@ async def find_chunks(  # noqa: PLR0917
         ids = [rows.get(document_id, document_id) for document_id in body.document_ids]
         return Query(**{**parameters, "document_ids": ids})
 
-    live = LiveRetriever(services.retriever, collection_cache.find)
+    live = LiveRetriever(services.retriever, collection_cache.get)
     retrieval = await while_connected(request, live.retrieve(caller.tenant, body.collection, query_of))
+    await add_notices(retrieval, body, caller, services.ledger[Collections])
     if not caller.reads_users_questions:
         retrieval.hide_users_questions()
     with retrieval.trace.timed("record"):

@@ -322,7 +322,13 @@ class QueryMetadata(ReplyModel):
     milliseconds: dict[str, float] = Field(description="Duration by stage, and `total`")
     skipped: dict[str, str] = Field(description="Skipped stages (`rewrite`, `rerank`) with their reasons")
     notice: str | None = Field(
-        None, description="Why results may be wrong or incomplete, while the collection's index is being repaired"
+        None,
+        description="Why nothing was found although the documents may have the answer, or why results may be wrong or"
+        " incomplete: no document has a field of the filter or passes it, the collection has no documents yet, or its"
+        " index is being repaired",
+    )
+    unknown_fields: list[str] = Field(
+        [], description="Fields of `filter` that no document of the collection has, nor the collection declares"
     )
     explain: Explanation | None = Field(None, description="With `explain`: explanation of the ranking")
 
@@ -335,6 +341,7 @@ _METADATA_EXAMPLE = {
     "usage": {"prompt_tokens": 312, "completion_tokens": 14},
     "milliseconds": {"embed": 12.1, "search": 6.4, "record": 0.9, "answer": 820.0, "total": 840.1},
     "skipped": {},
+    "unknown_fields": [],
 }
 
 _FOUND_EXAMPLE = {

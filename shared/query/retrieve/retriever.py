@@ -92,9 +92,12 @@ class Retrieval:
         reference_scores: reference score of each channel, above which scores counted more, if the fusion uses it.
         expected: ranks of the expected chunks.
         query_id: id of the query for feedback; None until it has one.
-        collection: the searched collection; None if it does not exist.
+        collection: the searched collection.
+        unknown_fields: fields of the query's filter that no document has; see `shared.http.queries.notices`.
+        notices: sentences about the result, such as why it is empty.
     """
 
+    collection: Collection
     chunks: list[RetrievedChunk] = field(default_factory=list)
     matched_questions: int = 0
     unique_chunks: int = 0
@@ -108,7 +111,8 @@ class Retrieval:
     trace: Trace = field(default_factory=Trace)
     expected: Sequence[ExpectedChunk] = ()
     query_id: UUID | None = None
-    collection: Collection | None = None
+    unknown_fields: Sequence[str] = ()
+    notices: Sequence[str] = ()
 
     def hide_users_questions(self) -> None:
         """Remove the texts of users' questions, which only some keys may read; their origin stays."""
