@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from shared.domain.corpus.collections import Baseline
 from shared.domain.errors import Permanent
 from shared.providers.embedding import Embedder, cosines_of, embed_each
 from shared.query.answer.answer import Answer, Form, Passage, nothing_found
+from shared.query.answer.certainty import is_supported, may_answer, strengths_of
 from shared.query.answer.quotes import Quote, candidates
-from shared.query.retrieve.scores.scale import scale_of
 
 LEAD = "Quoted from the documents:"
 UNCERTAIN_LEAD = "The documents may not answer this question. The nearest passages:"
 MAX_QUOTES = 3
 
 _MARGIN = 0.12  # maximum difference of another sentence from the best
-# Minimum similarity of the nearest sentence; below it the documents do not answer. MiniLM on 120 search-engine
-# questions: at 0.4 it answers 96 %, 63 % if the passage with the answer is withheld but its neighbours are not, and 1 %
-# from unrelated passages; at 0.5 82, 24 and 0 % (`bench.questions --answers`).
-_FLOORS = {"all-minilm-l6-v2": 0.4}
-_DEFAULT_FLOOR = 0.3
-_UNCERTAIN = 0.1  # above the floor, on the scale of the baseline, an answer is uncertain: see the shares above
+_FLOOR = 0.3  # minimum cosine of a quoted sentence
 _FRAGMENT = 0.05  # a complete sentence is preferred to a fragment that is nearer by less
 _FOLLOWING = 0.05  # the sentence after a question is at most this much farther from the user's question
 
@@ -31,16 +26,14 @@ class ExtractiveAnswerer:
 
     Args:
         embedder: embeds the question and the passages' sentences, in one request.
-        floor: lowest cosine of the question and the nearest sentence at which the documents answer; None: the model's
-            measured floor.
-        baseline: cosines of unrelated texts in the collection, which decide whether an answer is certain.
+        floor: lowest cosine of the question and the nearest sentence at which the documents answer.
+        unrelated: cosine of unrelated texts with the embedding model.
     """
 
-    def __init__(self, embedder: Embedder, floor: float | None = None, baseline: Baseline | None = None) -> None:
+    def __init__(self, embedder: Embedder, floor: float = _FLOOR, unrelated: float = 0.0) -> None:
         self._embedder = embedder
-        self._floor = answer_floor(embedder.name) if floor is None else floor
-        self._certain = self._floor + _UNCERTAIN
-        self._scale = scale_of(baseline or Baseline()) or float
+        self._floor = floor
+        self._unrelated = unrelated
 
     @property
     def form(self) -> Form:
@@ -54,7 +47,8 @@ class ExtractiveAnswerer:
             Refused: the provider refuses the question. A sentence that it refuses is not quoted.
         """
         quotes = candidates(passages)
-        if not quotes:
+        strengths = await asyncio.to_thread(strengths_of, question, passages, self._unrelated)
+        if not quotes or not may_answer(strengths):
             return nothing_found(self.form)
         prefixes = self._embedder.prefixes
         texts = [prefixes.query(question), *prefixes.passages(quote.text for quote in quotes)]
@@ -66,10 +60,10 @@ class ExtractiveAnswerer:
         if best < self._floor:
             return nothing_found(self.form)
         ranked = _ranked(quotes, similarities)
-        if self._scale(best) < self._certain:
-            return _answer(UNCERTAIN_LEAD, _of_first_passages(quotes, ranked), is_certain=False)
         threshold = max(self._floor, best - _MARGIN)
         nearest = [index for index in ranked[:MAX_QUOTES] if similarities[index] >= threshold]
+        if not is_supported({quotes[index].number for index in nearest}, strengths):
+            return _answer(UNCERTAIN_LEAD, _of_first_passages(quotes, ranked), is_certain=False)
         return _answer(LEAD, [quotes[index] for index in sorted(nearest)])
 
     async def stream(self, question: str, passages: Sequence[Passage]) -> AsyncIterator[str | Answer]:
@@ -78,12 +72,6 @@ class ExtractiveAnswerer:
         for line in answer.text.splitlines(keepends=True):
             yield line
         yield answer
-
-
-def answer_floor(model_name: str) -> float:
-    """Return the measured floor of a model, by the prefix of its name."""
-    name = model_name.lower().rsplit("/", 1)[-1]
-    return next((floor for prefix, floor in _FLOORS.items() if name.startswith(prefix)), _DEFAULT_FLOOR)
 
 
 def _of_answers(quotes: Sequence[Quote], similarities: Sequence[float]) -> list[float]:
