@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 EVALDATA = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
 QUESTION_SETS = [str(EVALDATA / name) for name in ("nq_ares", "xquad_oracle") if (EVALDATA / name).is_dir()]
+ASKED_SETS = sorted(str(path.parent) for path in EVALDATA.glob("*_asked/qrels.tsv"))
 CONTEXT_SETS = sorted(str(path.parent) for path in EVALDATA.glob("*/context.jsonl"))
 RETRIEVAL_SETS = sorted(str(path.parent) for path in EVALDATA.glob("*/qrels.tsv"))
 BENCHMARKS = {
@@ -21,6 +22,7 @@ BENCHMARKS = {
     "bm25": [],
     "budget": [],
     "calibration": QUESTION_SETS,
+    "certainty": ASKED_SETS,
     "comparison": [],
     "context": CONTEXT_SETS,
     "corpus": ["--documents", "5000"],

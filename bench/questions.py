@@ -8,8 +8,6 @@ questions for passages of an evaluation set, and prints for each step
 - kept: questions kept per passage; under 4: passages that keep fewer than four;
 - MRR: of users' questions about these passages, matched with the kept questions of all of them;
 - s each: seconds for a passage.
-
-`--answers` measures the extractive answerer's floor instead.
 """
 
 from __future__ import annotations
@@ -43,8 +41,6 @@ from shared.ingest.generate.quality import FilteredQuestion, filter_by_similarit
 from shared.ingest.generate.types import BadQuestions, GeneratedQuestions, GenerationOptions, Strategy
 from shared.providers.chat import OpenAIChat
 from shared.providers.provider import Provider
-from shared.query.answer import Passage
-from shared.query.answer.quotes import candidates
 
 EVALDATA = Path(__file__).resolve().parents[1].parent / "shared" / "evaldata"
 
@@ -154,45 +150,6 @@ def judgements(name: str) -> list[tuple[str, str]]:
     return [(query, passage) for query, passage, _ in (line.split("\t") for line in lines)]
 
 
-def measure_answers(name: str, embedder: MiniLM, queries: int = 120) -> None:
-    """Print the share of questions answered at each floor: with their passage, without it, from random ones."""
-    corpus = rows(name, "corpus.jsonl")
-    index_of = {passage["_id"]: index for index, passage in enumerate(corpus)}
-    texts = {row["_id"]: row["text"] for row in rows(name, "queries.jsonl")}
-    gold: dict[str, set[int]] = {}
-    for query, passage in judgements(name):
-        gold.setdefault(query, set()).add(index_of[passage])
-    passages = embedder.embed([p["text"] for p in corpus])[0]
-    sentences: dict[int, Vectors] = {}
-
-    def nearest(indexes: Sequence[int], vector: Vectors) -> list[float]:
-        for index in indexes:
-            if index not in sentences:
-                found = [quote.text for quote in candidates([Passage(1, corpus[index]["text"])])]
-                sentences[index] = embedder.embed(found or ["-"])[0]
-        return [float((sentences[index] @ vector).max()) for index in indexes]
-
-    rng = random.Random(3)
-    own, withheld, unrelated, right = [], [], [], []
-    for query in rng.sample([q for q in gold if q in texts], queries):
-        vector = embedder.embed([texts[query]])[0][0]
-        order = [int(i) for i in np.argsort(-(passages @ vector))[:20]]
-        others = [i for i in order if i not in gold[query]]
-        scores = nearest(order[:5], vector)
-        own.append(max(scores))
-        right.append(order[int(np.argmax(scores))] in gold[query])
-        withheld.append(max(nearest(others[:5], vector)))
-        unrelated_passages = [i for i in range(len(corpus)) if i not in gold[query]]
-        unrelated.append(max(nearest(rng.sample(unrelated_passages, 5), vector)))
-    print(f"{name}, {queries} questions\n\nfloor  answered  from its passage  passage withheld  random passages")
-    for floor in np.arange(0.2, 0.65, 0.05):
-        answered = np.array(own) >= floor
-        print(
-            f"{floor:5.2f} {answered.mean():9.0%} {np.array(right)[answered].mean():17.0%}"
-            f" {(np.array(withheld) >= floor).mean():17.0%} {(np.array(unrelated) >= floor).mean():16.0%}"
-        )
-
-
 def report(
     name: str, filtered: list[list[FilteredQuestion]], ranks: list[list[int]], mrr: float, seconds: float
 ) -> None:
@@ -237,16 +194,12 @@ def main() -> None:
     parser.add_argument("--set", default="xquad_oracle")
     parser.add_argument("--passages", type=int, default=50)
     parser.add_argument("--strategy", default="per-question", choices=["list", "per-question", "both"])
-    parser.add_argument("--answers", action="store_true", help="measure the extractive answerer's floor")
     parser.add_argument("--url", help="URL of a running llama.cpp server")
     parser.add_argument("--show", type=int, default=0, help="number of passages whose questions are printed")
     arguments = parser.parse_args()
     if not EVALDATA.is_dir():
         raise SystemExit(f"no evaluation sets in {EVALDATA}")
-    if arguments.answers:
-        measure_answers(arguments.set, MiniLM())
-    else:
-        asyncio.run(measure_questions(arguments))
+    asyncio.run(measure_questions(arguments))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from shared.providers.limiter.limited_chat import LimitedChat
 from shared.providers.limiter.limited_embedder import LimitedEmbedder
 from shared.providers.limiter.limiter import QUERY
 from shared.providers.tokens import token_counter
-from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer, answer_floor
+from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer, unrelated_cosine
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.metering import MeteredChat, MeteredEmbedder
 from shared.query.retrieve import Retriever
@@ -64,17 +64,16 @@ def answerer_of(parts: Parts) -> Callable[[str, Collection | None, bool], Answer
 
     The third argument is whether links written by the model are kept.
     """
-    if is_extractive(parts):
-        embedders = query_embedders(parts)
-        floors = {name: answer_floor(embedding.model) for name, embedding in parts.embeddings.items()}
+    extractive, embedders = is_extractive(parts), query_embedders(parts)
 
-        def quoting(_: str, collection: Collection | None, _links: bool) -> Answerer:
-            name = collection.embedding_model if collection else next(iter(floors))
-            baseline = collection.baseline if collection else None
-            return ExtractiveAnswerer(embedders.named(name), floors[name], baseline)
+    def answerer(tenant: str, collection: Collection | None, links: bool) -> Answerer:
+        name = collection.embedding_model if collection else next(iter(parts.embeddings))
+        unrelated = unrelated_cosine(parts.embeddings[name].model, collection.baseline if collection else None)
+        if extractive:
+            return ExtractiveAnswerer(embedders.named(name), unrelated=unrelated)
+        return GenerativeAnswerer(_chat_of_a_query(parts, tenant), links=links, unrelated=unrelated)
 
-        return quoting
-    return lambda tenant, _, links: GenerativeAnswerer(_chat_of_a_query(parts, tenant), links=links)
+    return answerer
 
 
 def condenser_of(parts: Parts) -> Callable[[str], ChatModel] | None:

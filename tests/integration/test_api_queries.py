@@ -3,6 +3,7 @@
 # ruff: noqa: RUF001  other scripts have letters that look like ours
 
 import asyncio
+from dataclasses import asdict
 from uuid import uuid4
 
 import pytest
@@ -11,10 +12,12 @@ from shared.domain.corpus.collections import Weights
 from shared.domain.errors import BadReply, Unavailable
 from shared.http.schemas.problems import ProblemDetails
 from shared.http.schemas.queries import QueryReply, RetrieveReply
+from shared.ledger.builds.calibrations import Calibrations
 from shared.providers.limiter.usage import usage_of
 from shared.query.answer import NOTHING_FOUND
 from shared.query.retrieve import ChannelHits
 from shared.query.retrieve.scores.fusion import fuse
+from tests.conftest import Library
 from tests.support.api import as_tenant, calling, events_of, ready, serving, with_keys, work
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS
@@ -217,6 +220,39 @@ async def test_extractive_answer_is_marked_and_calls_no_model(indexed, settings,
     assert "thirty days of leave" in answered.answer
     assert answered.citations
     assert provider.stats()["calls"] == 0
+
+
+@guards(
+    "shared/query/retrieve/retriever.py",
+    "search.measured = channels",
+    "search.measured = rescale(channels, search.collection.baseline)",
+    means="good answers become uncertain once their collection is calibrated",
+)
+@pytest.mark.parametrize("form", ["extractive", "generative"])
+async def test_calibration_keeps_certainty_of_answers(form, indexed, services, settings):
+    async def answered():
+        async with calling(settings.model_copy(update={"answering": form})) as client:
+            return QueryReply.model_validate_json((await client.post("/v1/query", json=QUESTION)).content)
+
+    before = await answered()
+    measured = {"weights": asdict(Weights()), "baseline_similarity": 0.28, "baseline_spread": 0.2}
+    collection = await Library(services).collection()
+    await services.ledger[Calibrations].save(collection, measured, replace_labelled=True)
+    after = await answered()
+
+    assert after.chunks[0].score < before.chunks[0].score
+    assert (after.answer, after.found, after.certain) == (before.answer, True, True)
+    assert before.certain
+
+
+async def test_scripted_answer_without_evidence_is_uncertain(client, indexed, provider):
+    async def certain(question):
+        reply = QueryReply.model_validate_json((await client.post("/v1/query", json={"question": question})).content)
+        assert (reply.form, reply.found, [citation.number for citation in reply.citations]) == ("generative", True, [1])
+        return reply.certain
+
+    assert await certain(QUESTION["question"])
+    assert not await certain("Which planet is the warmest in July?")
 
 
 HANDBOOK = {

@@ -3,19 +3,22 @@ from functools import partial
 import numpy as np
 import pytest
 
-from shared.domain.corpus.collections import Baseline
 from shared.domain.errors import BadReply, Refused
 from shared.domain.spending.usage import Usage
 from shared.providers.chat import Completion
 from shared.providers.embedding import Prefixes, free
 from shared.query.answer import NOTHING_FOUND, Answer, ExtractiveAnswerer, GenerativeAnswerer, Passage, Support
-from shared.query.answer.extractive import LEAD, UNCERTAIN_LEAD, answer_floor
+from shared.query.answer.extractive import LEAD, UNCERTAIN_LEAD
 from shared.query.answer.quotes import candidates
 from shared.query.answer.selection import MAX_SENTENCES, ranked_by
+from shared.query.retrieve.chunks import Cosines
 from tests.support.planted import guards
 
+NEAR = Cosines(0.9, 0.9)
 PASSAGES = [
-    Passage(1, "A lease ends after sixty seconds. The worker renews it.", "Leases", ("Workers", "Claims")),
+    Passage(
+        1, "A lease ends after sixty seconds. The worker renews it.", "Leases", ("Workers", "Claims"), cosines=NEAR
+    ),
     Passage(2, "# Doorbell\nThe broker is a doorbell. It carries ids [4]."),
 ]
 
@@ -87,8 +90,8 @@ async def test_generated_answer_contains_citations():
         "generative",
         support=(Support(1, 0, 33), Support(2, 11, 36)),
     )
-    assert await answerer.answer("When?", PASSAGES) == expected
-    assert await streamed(answerer, "When?", PASSAGES) == expected
+    assert await answerer.answer("When does a lease end?", PASSAGES) == expected
+    assert await streamed(answerer, "When does a lease end?", PASSAGES) == expected
 
 
 async def test_refusal_by_model_is_reported_as_not_found():
@@ -127,15 +130,16 @@ async def test_model_links_are_text_unless_requested():
 
 @guards(
     "shared/query/answer/generative.py",
-    "incomplete is None and (bool(cited) or not found)",
-    "bool(cited) or not found",
+    "is_certain = incomplete is None and",
+    "is_certain =",
     means="an answer that was cut off looks certain",
 )
 @pytest.mark.parametrize("finish", ["length", "content_filter", "interrupted"])
 async def test_answer_that_was_cut_is_uncertain(finish):
     answerer = GenerativeAnswerer(PiecesModel("It ends after a minute [1]. ", "Then the", finish=finish))
 
-    for answer in (await answerer.answer("When?", PASSAGES), await streamed(answerer, "When?", PASSAGES)):
+    question = "When does a lease end?"
+    for answer in (await answerer.answer(question, PASSAGES), await streamed(answerer, question, PASSAGES)):
         assert (answer.found, answer.is_certain, answer.incomplete_reason) == (True, False, finish)
 
 
@@ -150,7 +154,7 @@ async def test_answer_that_was_cut_is_uncertain(finish):
     ],
 )
 async def test_answer_without_citations_is_uncertain(text, found, certain):
-    answer = await GenerativeAnswerer(PiecesModel(text)).answer("When?", PASSAGES)
+    answer = await GenerativeAnswerer(PiecesModel(text)).answer("When does a lease end?", PASSAGES)
     assert (answer.found, answer.is_certain, answer.incomplete_reason) == (found, certain, None)
 
 
@@ -225,11 +229,6 @@ async def test_passages_without_sentences_give_no_answer():
     assert not embedder.batches
 
 
-def test_similarity_floor_depends_on_model():
-    assert answer_floor("all-minilm-l6-v2-int8") == ExtractiveAnswerer(WordEmbedder())._floor
-    assert answer_floor("other") != answer_floor("all-minilm-l6-v2-int8")
-
-
 @guards(
     "shared/query/answer/spans.py",
     "if any(map(_PROMPT.match, lines)):",
@@ -286,14 +285,14 @@ def test_prices_and_emphasised_sentences_are_quoted():
     means="the user's own question is quoted as its answer",
 )
 async def test_answer_of_repeated_question_is_quoted():
-    passage = Passage(1, "How long is a lease?\n\nSixty seconds.\n\nWho renews it? The worker.")
+    passage = Passage(1, "How long is a lease?\n\nSixty seconds.\n\nWho renews it? The worker.", cosines=NEAR)
     answer = await ExtractiveAnswerer(WordEmbedder(), floor=0.3).answer("How long is a lease?", [passage])
 
     assert answer.text == f"{LEAD}\n\n> Sixty seconds. [1]"
 
 
 async def test_refused_sentence_is_not_quoted():
-    passage = Passage(1, "A blocked lease is a lease.\n\nA lease ends after sixty seconds.")
+    passage = Passage(1, "A blocked lease is a lease.\n\nA lease ends after sixty seconds.", cosines=NEAR)
 
     answer = await ExtractiveAnswerer(WordEmbedder("blocked"), floor=0.3).answer(
         "After sixty seconds a lease ends?", [passage]
@@ -314,17 +313,20 @@ def test_complete_sentence_is_preferred_to_fragment():
 
 @guards(
     "shared/query/answer/extractive.py",
-    "self._scale(best) >= self._certain",
-    "best >= self._certain",
+    "is_supported({quote.number for quote in chosen}, strengths)",
+    "True",
     means="an uncertain answer looks certain",
 )
 async def test_uncertain_answer_has_the_same_quotes():
-    passages = [Passage(n, f"Alpha beta gamma delta number{n}. Another text.") for n in range(1, 6)]
-    question = "Alpha beta zeta eta?"
-    certain = await ExtractiveAnswerer(WordEmbedder(), floor=0.3).answer(question, passages)
+    def passages(cosine):
+        return [
+            Passage(n, f"Alpha beta gamma delta number{n}. Another text.", cosines=Cosines(0.0, cosine))
+            for n in range(1, 6)
+        ]
 
-    answerer = ExtractiveAnswerer(WordEmbedder(), floor=0.3, baseline=Baseline(0.6, 0.05))
-    answer = await answerer.answer(question, passages)
+    answerer = ExtractiveAnswerer(WordEmbedder())
+    certain = await answerer.answer("Alpha beta gamma zeta?", passages(0.6))
+    answer = await answerer.answer("Alpha beta gamma zeta?", passages(0.35))
 
     assert (certain.is_certain, certain.text.partition("\n")[0]) == (True, LEAD)
     assert (answer.found, answer.is_certain, answer.text.partition("\n")[0]) == (True, False, UNCERTAIN_LEAD)
@@ -333,19 +335,17 @@ async def test_uncertain_answer_has_the_same_quotes():
 
 
 async def test_refused_heading_does_not_hide_its_sentences():
-    passage = Passage(1, "# A blocked title\n\nA lease ends after sixty seconds.")
+    passage = Passage(1, "# A blocked title\n\nA lease ends after sixty seconds.", cosines=NEAR)
 
-    answer = await ExtractiveAnswerer(WordEmbedder("blocked"), floor=0.3).answer(
-        "After sixty seconds a lease ends?", [passage]
-    )
+    answer = await ExtractiveAnswerer(WordEmbedder("blocked")).answer("After sixty seconds a lease ends?", [passage])
 
     assert answer.text == f"{LEAD}\n\n> A lease ends after sixty seconds. [1]"
 
 
 async def test_introduction_and_item_support_their_quote():
     text = "A lease ends:\n\n- after sixty seconds,\n- with its worker."
-    answer = await ExtractiveAnswerer(WordEmbedder(), floor=0.3).answer(
-        "After sixty seconds a lease ends?", [Passage(1, text)]
+    answer = await ExtractiveAnswerer(WordEmbedder()).answer(
+        "After sixty seconds a lease ends?", [Passage(1, text, cosines=NEAR)]
     )
 
     assert answer.text.startswith(f"{LEAD}\n\n> A lease ends: after sixty seconds [1]")

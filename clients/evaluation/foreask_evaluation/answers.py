@@ -101,10 +101,7 @@ async def _answer(
     services: EvaluationServices, answerer: Answerer, question: str, chunks: Sequence[RetrievedChunk]
 ) -> Answer:
     """Answer from chunks. A paid answer is cached at once, under the request."""
-    passages = [
-        Passage(n, c.text, c.content.title, c.content.heading_path, c.score, c.content.language)
-        for n, c in enumerate(chunks, 1)
-    ]
+    passages = [Passage.of(number, chunk) for number, chunk in enumerate(chunks, 1)]
 
     async def answer() -> Answer:
         return await retry_transient(lambda: answerer.answer(question, passages), services.settings.tuning.max_attempts)

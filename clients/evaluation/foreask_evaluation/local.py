@@ -31,7 +31,7 @@ from foreask_evaluation.services import EvaluationServices
 from foreask_evaluation.table import DIFFERENCE_HEADINGS, HEADINGS, QUALITY, cells, difference_cells, heading, sentences
 from foreask_evaluation.vectors import CachedEmbedder
 from shared.process.hardening import private_files
-from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer, answer_floor
+from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer, unrelated_cosine
 from shared.query.rewrite import Rewriter
 from shared.services.embedders import embedder_of
 from shared.services.llm import chat_of
@@ -152,7 +152,7 @@ async def _services(
         services = EvaluationServices(settings, embedder, index, cache, chat if needs.generates else None, stages.show)
         answerer: Answerer | None = None
         if needs.answers:
-            quoting = ExtractiveAnswerer(CachedEmbedder(services), answer_floor(services.model))
+            quoting = ExtractiveAnswerer(CachedEmbedder(services), unrelated=unrelated_cosine(services.model))
             answerer = GenerativeAnswerer(chat) if chat and needs.writes_answers else quoting
         rewriter = Rewriter(lambda _: chat, settings.tuning.rewrite_budget) if chat and needs.rewrites else None
         yield replace(services, answerer=answerer, rewriter=rewriter, reranker=reranker_of(settings, stack))

@@ -385,8 +385,9 @@ class Answer(Completeness):
     Attributes:
         found: `False` if the documents do not answer the question; the answer then says so.
         form: `extractive`: quoted from the documents, not written by a model. Values: `generative`, `extractive`.
-        certain: `False` if an extractive answer is hardly nearer to the question than unrelated texts; the answer then
-            says so. `False` if a generative answer is incomplete or cites no passage.
+        certain: `False` if the passages that the answer quotes or cites were found by weak evidence, whatever the form
+            of the answer; an extractive answer then says so. `False` if a generative answer is incomplete or cites no
+            passage.
         incomplete_reason: why the answer is incomplete: `length` (the model's token limit), `content_filter`, or
             `interrupted` (the provider's stream ended without a sign of its end); None if it is complete.
         citations: in order of appearance.

@@ -10,10 +10,7 @@ from shared.query.retrieve import RetrievedChunk
 
 
 def passages_of(chunks: Sequence[RetrievedChunk]) -> list[Passage]:
-    return [
-        Passage(n, c.text, c.content.title, c.content.heading_path, c.score, c.content.language)
-        for n, c in enumerate(chunks, 1)
-    ]
+    return [Passage.of(number, chunk) for number, chunk in enumerate(chunks, 1)]
 
 
 def citation_of(number: int, chunk: RetrievedChunk, sentences: list[tuple[int, int]]) -> Citation:

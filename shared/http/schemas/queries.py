@@ -404,8 +404,9 @@ class QueryReply(ReplyModel):
     found: bool = Field(description="`false` if the documents do not answer the question; the answer then says so")
     form: Form = Field(description="`extractive`: quoted from the documents, not written by a model")
     certain: bool = Field(
-        description="`false` if an extractive answer is hardly nearer to the question than unrelated texts; the answer"
-        " then says so. `false` if a generative answer is incomplete or cites no passage"
+        description="`false` if the passages that the answer quotes or cites were found by weak evidence, whatever the"
+        " form of the answer; an extractive answer then says so. `false` if a generative answer is incomplete or cites"
+        " no passage"
     )
     incomplete_reason: IncompleteReason | None = Field(
         description="Why the answer is incomplete: `length` (the model's token limit), `content_filter`, or"

@@ -10,7 +10,8 @@ from shared.query.answer.answer import (
     Support,
     nothing_found,
 )
-from shared.query.answer.extractive import ExtractiveAnswerer, answer_floor
+from shared.query.answer.certainty import unrelated_cosine
+from shared.query.answer.extractive import ExtractiveAnswerer
 from shared.query.answer.generative import GenerativeAnswerer
 
 __all__ = [
@@ -23,6 +24,6 @@ __all__ = [
     "IncompleteReason",
     "Passage",
     "Support",
-    "answer_floor",
     "nothing_found",
+    "unrelated_cosine",
 ]

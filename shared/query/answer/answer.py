@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 from shared.domain.spending.usage import Usage
+from shared.query.retrieve.chunks import Cosines, RetrievedChunk
 
 Form = Literal["generative", "extractive"]
 IncompleteReason = Literal["length", "content_filter", "interrupted"]
@@ -17,7 +18,12 @@ NOTHING_FOUND = "The documents do not answer this question."
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A retrieved chunk under the number by which an answer cites it."""
+    """A retrieved chunk under the number by which an answer cites it.
+
+    Args:
+        question: the stored question that matched the user's question.
+        cosines: similarity to the user's question; None if the passage was not retrieved for it.
+    """
 
     number: int
     text: str
@@ -25,6 +31,22 @@ class Passage:
     heading_path: tuple[str, ...] = ()
     score: float = 0.0
     language: str | None = None
+    question: str | None = None
+    cosines: Cosines | None = None
+
+    @classmethod
+    def of(cls, number: int, chunk: RetrievedChunk) -> Self:
+        content = chunk.content
+        return cls(
+            number,
+            chunk.text,
+            content.title,
+            content.heading_path,
+            chunk.score,
+            content.language,
+            chunk.matched_question,
+            chunk.cosines,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +66,8 @@ class Answer:
         cited: the numbers of the passages that the text cites, in order of appearance.
         removed_citations: numbers of no passage, which were removed from the text.
         found: whether the passages answer the question.
-        is_certain: whether an extractive answer is clearly nearer to the question than unrelated texts are; whether a
-            generative answer is complete and cites a passage.
+        is_certain: whether the answer is complete and cites a passage that surely is about the question; see
+            `shared.query.answer.certainty`.
         support: sentences of the cited passages that support the text, in order of their passages.
         incomplete_reason: why the text is incomplete; None if it is complete.
     """

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from shared.domain.corpus.collections import Baseline
 from shared.domain.errors import Permanent
 from shared.providers.embedding import Embedder, cosines_of, embed_each
 from shared.query.answer.answer import Answer, Form, Passage, nothing_found
+from shared.query.answer.certainty import is_supported, may_answer, strengths_of
 from shared.query.answer.quotes import Quote
 from shared.query.answer.selection import of_answers, select, shortlist, turned
-from shared.query.retrieve.scores.scale import scale_of
 
 LEAD = "Quoted from the documents:"
 UNCERTAIN_LEAD = "The documents may not answer this question. The nearest passages:"
 
-# Minimum similarity of the nearest sentence; below it the documents do not answer. MiniLM on 120 search-engine
-# questions: at 0.4 it answers 96 %, 63 % if the passage with the answer is withheld but its neighbours are not, and 1 %
-# from unrelated passages; at 0.5 82, 24 and 0 % (`bench.questions --answers`).
-_FLOORS = {"all-minilm-l6-v2": 0.4}
-_DEFAULT_FLOOR = 0.3
-_UNCERTAIN = 0.1  # above the floor, on the scale of the baseline, an answer is uncertain: see the shares above
+_FLOOR = 0.3  # minimum cosine of the nearest quote
 
 
 class ExtractiveAnswerer:
@@ -28,16 +23,14 @@ class ExtractiveAnswerer:
 
     Args:
         embedder: embeds the question, the passages' sentences and the headings above them, in one request.
-        floor: lowest cosine of the question and the nearest sentence at which the documents answer; None: the model's
-            measured floor.
-        baseline: cosines of unrelated texts in the collection, which decide whether an answer is certain.
+        floor: lowest cosine of the question and the nearest quote at which the documents answer.
+        unrelated: cosine of unrelated texts with the embedding model.
     """
 
-    def __init__(self, embedder: Embedder, floor: float | None = None, baseline: Baseline | None = None) -> None:
+    def __init__(self, embedder: Embedder, floor: float = _FLOOR, unrelated: float = 0.0) -> None:
         self._embedder = embedder
-        self._floor = answer_floor(embedder.name) if floor is None else floor
-        self._certain = self._floor + _UNCERTAIN
-        self._scale = scale_of(baseline or Baseline()) or float
+        self._floor = floor
+        self._unrelated = unrelated
 
     @property
     def form(self) -> Form:
@@ -51,7 +44,8 @@ class ExtractiveAnswerer:
             Refused: the provider refuses the question. A sentence that it refuses is not quoted.
         """
         shortlisted = shortlist(question, passages)
-        if not shortlisted:
+        strengths = await asyncio.to_thread(strengths_of, question, passages, self._unrelated)
+        if not shortlisted or not may_answer(strengths):
             return nothing_found(self.form)
         quotes = [each.quote for each in shortlisted]
         headings = list(dict.fromkeys(quote.heading for quote in quotes if quote.heading))
@@ -68,7 +62,7 @@ class ExtractiveAnswerer:
             turned(vector, of_headings.get(quote.heading)) for quote, vector in zip(quotes, of_quotes, strict=True)
         ]
         chosen = select(question, passages, shortlisted, of_answers(quotes, cosines_of(asked, under)))
-        is_certain = self._scale(best) >= self._certain
+        is_certain = is_supported({quote.number for quote in chosen}, strengths)
         return _answer(LEAD if is_certain else UNCERTAIN_LEAD, chosen, is_certain=is_certain)
 
     async def stream(self, question: str, passages: Sequence[Passage]) -> AsyncIterator[str | Answer]:
@@ -77,12 +71,6 @@ class ExtractiveAnswerer:
         for line in answer.text.splitlines(keepends=True):
             yield line
         yield answer
-
-
-def answer_floor(model_name: str) -> float:
-    """Return the measured floor of a model, by the prefix of its name."""
-    name = model_name.lower().rsplit("/", 1)[-1]
-    return next((floor for prefix, floor in _FLOORS.items() if name.startswith(prefix)), _DEFAULT_FLOOR)
 
 
 def _answer(lead: str, quotes: Sequence[Quote], *, is_certain: bool) -> Answer:

@@ -10,6 +10,7 @@ from shared.domain.errors import BadReply
 from shared.providers.chat import ChatModel, Completion
 from shared.query.answer import prompts
 from shared.query.answer.answer import NOTHING_FOUND, Answer, Form, IncompleteReason, Passage, nothing_found
+from shared.query.answer.certainty import is_supported, strengths_of
 from shared.query.answer.citations import CitationCleaner
 from shared.query.answer.links import LinkCleaner
 from shared.query.answer.support import supporting
@@ -23,11 +24,13 @@ class GenerativeAnswerer:
     Args:
         model: the chat model.
         links: whether links and images in it stay as the model wrote them.
+        unrelated: cosine of unrelated texts with the embedding model that found the passages.
     """
 
-    def __init__(self, model: ChatModel, *, links: bool = False) -> None:
+    def __init__(self, model: ChatModel, *, links: bool = False, unrelated: float = 0.0) -> None:
         self._model = model
         self._links = links
+        self._unrelated = unrelated
 
     @property
     def form(self) -> Form:
@@ -44,7 +47,7 @@ class GenerativeAnswerer:
         if not passages:
             return nothing_found(self.form)
         completion = await self._model.complete(prompts.request(question, passages))
-        return await self._answer(completion, passages)
+        return await self._answer(completion, question, passages)
 
     async def stream(self, question: str, passages: Sequence[Passage]) -> AsyncIterator[str | Answer]:
         """Yield the answer's text in pieces as the model writes it, then the complete `Answer`.
@@ -63,9 +66,9 @@ class GenerativeAnswerer:
                 yield piece
         if piece := links.feed(cleaner.end()) + links.end():
             yield piece
-        yield await self._answer(completion, passages)
+        yield await self._answer(completion, question, passages)
 
-    async def _answer(self, completion: Completion, passages: Sequence[Passage]) -> Answer:
+    async def _answer(self, completion: Completion, question: str, passages: Sequence[Passage]) -> Answer:
         cleaner, links = _cleaner(passages), self._link_cleaner()
         text = await _cleaned(completion.text, cleaner, links) + links.feed(cleaner.end()) + links.end()
         if not text:
@@ -74,10 +77,11 @@ class GenerativeAnswerer:
         found = bool(cited) or not text.startswith(NOTHING_FOUND.rstrip("."))
         reason = completion.finish_reason
         incomplete = cast("IncompleteReason", reason) if reason in get_args(IncompleteReason) else None
-        # An answer without a citation is at best the model's own knowledge, and often a refusal in some language.
-        is_certain = incomplete is None and (bool(cited) or not found)
         # Up to 50 ms, in which other requests are answered.
         support = await asyncio.to_thread(supporting, text, passages)
+        strengths = await asyncio.to_thread(strengths_of, question, passages, self._unrelated)
+        # An answer without a citation is at best the model's own knowledge, and often a refusal in some language.
+        is_certain = incomplete is None and (not found or is_supported(cited, strengths))
         return Answer(
             text,
             cited,

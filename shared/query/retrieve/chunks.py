@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from shared.domain.corpus.chunks import ChunkContent
 from shared.query.retrieve.query import Channel, QuestionOrigin
 from shared.query.retrieve.scores.default_fusion import ScoreParts
 from shared.query.retrieve.scores.fusion import ChannelRank, Match
+
+
+class Cosines(NamedTuple):
+    """Cosines of the user's question with a chunk, as the embedding model computes them: no calibration changes them.
+
+    Args:
+        question: cosine with the chunk's nearest question; 0 if none was found, None if questions were not searched.
+        text: cosine with its text; 0 if the text was not found, None if texts were not searched.
+    """
+
+    question: float | None = None
+    text: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +34,7 @@ class RetrievedChunk:
         document_id: the document's public id.
         row_id: id of the document's row in the build, used by its points.
         chunk_span: span of the chunk that was found.
+        cosines: cosines before calibration, for the original question.
         evidence: parts of the score; None with a fusion other than `scores`.
         also_in: external ids of documents with the same text and a lower score.
         tokens: tokens of the text; 0 until counted.
@@ -40,6 +53,7 @@ class RetrievedChunk:
     version: int
     metadata: Mapping[str, Any]
     channels: Mapping[Channel, ChannelRank]
+    cosines: Cosines = Cosines()
     evidence: ScoreParts | None = None
     rerank_score: float | None = None
     also_in: tuple[str, ...] = ()
@@ -59,7 +73,9 @@ class RetrievedChunk:
         return self.text[len(self.text) - (self.span[1] - self.span[0]) :]
 
 
-def chunk_of(match: Match, payload: Mapping[str, Any], question: Mapping[str, Any] | None) -> RetrievedChunk:
+def chunk_of(
+    match: Match, payload: Mapping[str, Any], question: Mapping[str, Any] | None, cosines: Cosines
+) -> RetrievedChunk:
     """Combine a match with its payloads from Qdrant; `question` is its question's payload, None if deleted."""
     content = ChunkContent.from_json(payload)
     return RetrievedChunk(
@@ -76,6 +92,7 @@ def chunk_of(match: Match, payload: Mapping[str, Any], question: Mapping[str, An
         version=payload["version"],
         metadata=payload["metadata"],
         channels=match.ranks,
+        cosines=cosines,
         evidence=match.evidence,
         rerank_score=match.rerank_score,
     )

@@ -23,7 +23,7 @@ from shared.providers.embedding import Embedders, pack
 from shared.providers.reranking import Reranker
 from shared.providers.tokens import EstimatingCounter, TokenCounter
 from shared.query.retrieve.assembly import DistinctChunks, ordered, within_budget, without_overlaps
-from shared.query.retrieve.chunks import RetrievedChunk, chunk_of, origin_of
+from shared.query.retrieve.chunks import Cosines, RetrievedChunk, chunk_of, origin_of
 from shared.query.retrieve.query import Channel, Query
 from shared.query.retrieve.question_vectors import QuestionVectors
 from shared.query.retrieve.rank_probe import ExpectedChunk, Scopes, expected_ranks, settled
@@ -138,6 +138,8 @@ class _Search:
         is_crowded: whether the search has found a version that queries do not see.
         is_last: whether the search is not repeated any more.
         is_unchecked: whether the ledger could not say which versions are current.
+        measured: hits of the original question with the embedding model's own cosines.
+        channels: hits of all texts that were searched, on the collection's scale.
     """
 
     collection: Collection
@@ -154,6 +156,7 @@ class _Search:
     is_crowded: bool = False
     is_last: bool = False
     is_unchecked: bool = False
+    measured: Mapping[Channel, ChannelHits] = field(default_factory=dict)
     channels: Mapping[Channel, ChannelHits] = field(default_factory=dict)
     read: ChunkPayloads = field(default_factory=lambda: ChunkPayloads({}, {}))
 
@@ -194,6 +197,11 @@ class _Search:
     def version_of(self, match: Match) -> int:
         """Return the newest version in which a channel found the chunk."""
         return max(self.channels[channel].versions[match.chunk_id] for channel in match.ranks)
+
+    def cosines_of(self, match: Match) -> Cosines:
+        """Return the cosines of a chunk before they were calibrated."""
+        of = {c: hits.scores.get(match.chunk_id, 0.0) for c, hits in self.measured.items() if c in self.channels}
+        return Cosines(of.get("questions"), of.get("text"))
 
     def question_of(self, match: Match) -> Mapping[str, Any] | None:
         """Return the payload of the matching question; None if there is none or an edit has deleted it since."""
@@ -395,6 +403,7 @@ class Retriever:
         if "questions" in channels:
             retrieval.matched_questions = channels["questions"].points
         search.trace.record("search", SearchFacts({channel: len(hits.scores) for channel, hits in channels.items()}))
+        search.measured = channels
         return channels
 
     async def _search_rewritten(self, search: _Search) -> Sequence[Mapping[Channel, ChannelHits]]:
@@ -486,7 +495,7 @@ class Retriever:
         await self._fetch(matches, search)
         payloads = search.payloads
         chunks = [
-            chunk_of(match, payloads[match.chunk_id], search.question_of(match))
+            chunk_of(match, payloads[match.chunk_id], search.question_of(match), search.cosines_of(match))
             for match in matches
             if match.chunk_id in payloads
         ]

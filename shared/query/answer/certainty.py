@@ -1,0 +1,105 @@
+"""How far the retrieval of its passages supports an answer, whatever the form of the answer is.
+
+    strength = similarity * (1/4 + coverage)
+    similarity = 3/4 * text + 1/4 * max(text, question)
+
+`text` and `question` are cosines of the user's question with a passage and with its nearest stored question, as the
+embedding model computes them, so that no calibration changes a strength. Where two unrelated texts have a high cosine
+with a model, its cosines are shifted. `coverage` is the share of the question's words, by their letters, that the
+passage or that stored question contains. Neither is enough alone: a passage about the same subject is near, and names
+of the subject occur in passages that do not answer. A language that the model does not know has high cosines with all
+texts, but words only with some.
+
+A strength is a number between 0 and 1.25. It does not depend on the number of other passages, and so not on the size
+of the collection. `docs/decisions/0032-certainty-by-retrieval.md` has the measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from heapq import nlargest
+from itertools import chain
+
+from shared.domain.corpus.collections import Baseline
+from shared.domain.text.words import pieces_of, terms_of, variants_of, words_of
+from shared.query.answer.answer import Passage
+
+FOUND = 0.2
+CERTAIN = 0.4
+
+_MOST_PASSAGES = 10  # with the strongest of 10, results are those with the strongest of 3
+_BY_TEXT = 0.75
+_WITHOUT_WORDS = 0.25
+# Cosines of unrelated questions and texts in languages that these models know.
+_UNRELATED = {"all-minilm-l6-v2": 0.0, "multilingual-e5": 0.75}
+_USUAL_BASELINE = 0.3  # of a collection with texts about one subject, under a model that needs no shift
+
+Strengths = Mapping[int, float]
+"""Strengths by the numbers of passages."""
+
+
+def strengths_of(question: str, passages: Sequence[Passage], unrelated: float) -> Strengths:
+    """Return the strength of each of the best passages that were retrieved for the question.
+
+    Args:
+        question: the question for which the passages were retrieved.
+        passages: passages in any order; those without cosines have no strength.
+        unrelated: cosine of unrelated texts with the embedding model.
+    """
+    return {
+        passage.number: strength(similarity_of(passage, unrelated), coverage_of(question, passage))
+        for passage in nlargest(_MOST_PASSAGES, passages, key=lambda passage: passage.score)
+        if passage.cosines is not None
+    }
+
+
+def may_answer(strengths: Strengths) -> bool:
+    """Return whether a passage may answer the question; True if no strength is known."""
+    return not strengths or max(strengths.values()) >= FOUND
+
+
+def is_supported(cited: Collection[int], strengths: Strengths) -> bool:
+    """Return whether an answer cites a passage that surely is about the question."""
+    return any(strengths.get(number, 0.0) >= CERTAIN for number in cited)
+
+
+def strength(similarity: float, coverage: float) -> float:
+    """Return the strength of a passage with this similarity and coverage, each from 0 to 1."""
+    return similarity * (_WITHOUT_WORDS + coverage)
+
+
+def similarity_of(passage: Passage, unrelated: float) -> float:
+    """Return the similarity of a passage to its question, from 0 to 1."""
+    if passage.cosines is None:
+        return 0.0
+    text, question = passage.cosines.text, passage.cosines.question or 0.0
+    by_text = question if text is None else text  # texts were not searched
+    mixed = _BY_TEXT * by_text + (1 - _BY_TEXT) * max(by_text, question)
+    return max(0.0, (mixed - unrelated) / (1 - unrelated))
+
+
+def coverage_of(question: str, passage: Passage) -> float:
+    """Return the share of a question's words, without stop words, that a passage contains, weighted by length.
+
+    Words are stemmed in the language of the passage. In a script without spaces their pieces are counted.
+    """
+    language = passage.language
+    texts = (passage.title, *passage.heading_path, passage.question, passage.text)
+    words = set(chain.from_iterable(words_of(text, language) for text in texts if text))
+    contained = set(chain.from_iterable(terms_of(word, language) for word in words))
+    asked = chain.from_iterable(map(pieces_of, words_of(question, language)))
+    variants = {piece: terms for piece in asked if (terms := variants_of(piece, language))}
+    covered = sum(len(piece) for piece, terms in variants.items() if not contained.isdisjoint(terms))
+    return covered / max(1, sum(map(len, variants)))
+
+
+def unrelated_cosine(model: str, baseline: Baseline | None = None) -> float:
+    """Return the cosine of unrelated texts, of a model by the prefix of its name, or as a collection measured it.
+
+    A collection's texts may share a subject, or a language that the model does not know. So the cosine of a known model
+    counts, and of another one only a baseline that no subject explains: nothing below 0.3, and all of it from 0.6 on.
+    """
+    name = model.lower().rsplit("/", 1)[-1]
+    cosine = baseline.similarity if baseline else 0.0
+    measured = min(cosine, max(0.0, 2 * (cosine - _USUAL_BASELINE)))
+    return next((known for prefix, known in _UNRELATED.items() if name.startswith(prefix)), measured)
