@@ -2,6 +2,8 @@
 
 const REFERENCE_RANK = 5;
 const OUT = 1.5;
+const AGREEMENT = 0.35;
+const BEST_TEXTS = 10;
 const SAME = 0.7;
 const SAME_GAIN = 8;
 const HALF = 2;
@@ -50,12 +52,17 @@ function byEvidence(chunks, floors, weights) {
   const share = Object.fromEntries(CHANNELS.map((channel) => [channel, weights[channel] / most]));
   const reference = Object.fromEntries(CHANNELS.map((channel) => [channel, weights[channel] > 0 ? fifth(chunks, channel) : 0]));
   reference.questions = Math.max(reference.questions, reference.text);
+  const best = chunks.filter(({ channels }) => channels.text?.rank <= BEST_TEXTS);
+  const asked = best.filter(({ channels }) => channels.questions).length / (best.length || 1);
   return (chunk) => {
     const [q, t, b] = CHANNELS.map((channel) => scoreIn(chunk, channel, floors));
-    const near = Math.max(share.questions * out(q, reference.questions), share.text * out(t, reference.text));
+    const [question, text] = [out(q, reference.questions), out(t, reference.text)];
+    const assumed = chunk.channels.questions ? 0 : (1 - asked) * text;
+    const near = Math.max(share.questions * question, share.text * text);
+    const both = AGREEMENT * Math.sqrt(asked) * Math.min(share.questions * Math.max(question, assumed), share.text * text);
     const words = share.bm25 * out(b, reference.bm25);
     const same = Math.min(share.questions, share.text) * SAME_GAIN * Math.max(0, q - SAME) * t;
-    const x = near + words + same;
+    const x = near + both + words + same;
     return x / (HALF + x);
   };
 }
