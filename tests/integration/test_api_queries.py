@@ -245,6 +245,15 @@ async def test_calibration_keeps_certainty_of_answers(form, indexed, services, s
     assert before.certain
 
 
+async def test_extractive_answer_by_words_only_is_uncertain(indexed, settings):
+    async with calling(settings.model_copy(update={"answering": "extractive"})) as client:
+        reply = await client.post("/v1/query", json=QUESTION | {"channels": ["bm25"]})
+        answered = QueryReply.model_validate_json(reply.content)
+
+    assert (answered.found, answered.certain) == (True, False)
+    assert "thirty days of leave" in answered.answer
+
+
 async def test_scripted_answer_without_evidence_is_uncertain(client, indexed, provider):
     async def certain(question):
         reply = QueryReply.model_validate_json((await client.post("/v1/query", json={"question": question})).content)

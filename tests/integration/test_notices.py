@@ -204,20 +204,23 @@ async def test_key_with_filter_learns_no_fields(client):
 
 async def test_empty_result_says_why(client, services):
     await client.put("/v1/collections/empty", json={}, headers=ALICE)
+    await client.post("/v1/documents", json=LEAVE | {"collection": "waiting"}, headers=ALICE)
     unknown_id = "0b4f7c1e-8d0a-4f0e-9d55-3c7a1f6f2b11"
 
     results = [
         await found(client, {"department": "sales"}),
         await found(client, document_ids=[unknown_id]),
         await found(client, {"departement": "hr"}, collection="empty"),
+        await found(client, collection="waiting"),
         await found(client, min_score=0.999),
     ]
 
-    assert [result["chunks"] for result in results] == [[], [], [], []]
+    assert [result["chunks"] for result in results] == [[], [], [], [], []]
     assert [result["metadata"]["notice"] for result in results] == [
         "No searchable document of the collection 'default' passes the filter.",
         "No searchable document of the collection 'default' is among `document_ids`.",
         "The collection 'empty' has no documents yet.",
+        "No document of the collection 'waiting' is searchable yet.",
         None,
     ]
 

@@ -22,7 +22,7 @@ class Passage:
 
     Args:
         question: the stored question that matched the user's question.
-        cosines: similarity to the user's question; None if the passage was not retrieved for it.
+        cosines: similarity to the user's question, if it was searched by similarity.
     """
 
     number: int
@@ -32,7 +32,7 @@ class Passage:
     score: float = 0.0
     language: str | None = None
     question: str | None = None
-    cosines: Cosines | None = None
+    cosines: Cosines = Cosines()
 
     @classmethod
     def of(cls, number: int, chunk: RetrievedChunk) -> Self:

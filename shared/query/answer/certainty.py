@@ -23,6 +23,7 @@ from itertools import chain
 from shared.domain.corpus.collections import Baseline
 from shared.domain.text.words import pieces_of, terms_of, variants_of, words_of
 from shared.query.answer.answer import Passage
+from shared.query.retrieve.chunks import Cosines
 
 FOUND = 0.2
 CERTAIN = 0.4
@@ -43,13 +44,13 @@ def strengths_of(question: str, passages: Sequence[Passage], unrelated: float) -
 
     Args:
         question: the question for which the passages were retrieved.
-        passages: passages in any order; those without cosines have no strength.
+        passages: passages in any order. If only words were searched, they have no strength.
         unrelated: cosine of unrelated texts with the embedding model.
     """
     return {
         passage.number: strength(similarity_of(passage, unrelated), coverage_of(question, passage))
         for passage in nlargest(_MOST_PASSAGES, passages, key=lambda passage: passage.score)
-        if passage.cosines is not None
+        if passage.cosines != Cosines()
     }
 
 
@@ -70,9 +71,8 @@ def strength(similarity: float, coverage: float) -> float:
 
 def similarity_of(passage: Passage, unrelated: float) -> float:
     """Return the similarity of a passage to its question, from 0 to 1."""
-    if passage.cosines is None:
-        return 0.0
-    text, question = passage.cosines.text, passage.cosines.question or 0.0
+    question, text = passage.cosines
+    question = question or 0.0
     by_text = question if text is None else text  # texts were not searched
     mixed = _BY_TEXT * by_text + (1 - _BY_TEXT) * max(by_text, question)
     return max(0.0, (mixed - unrelated) / (1 - unrelated))
