@@ -148,6 +148,8 @@ async def test_haystack_pipeline_runs_after_saving_and_loading(server, monkeypat
     loaded = Pipeline.loads(saved, allowed_modules=["foreask_haystack.*"])
     found = loaded.run({"retriever": {"query": QUESTION, "top_k": 1}})["retriever"]["documents"]
     more = (await pipeline.run_async({"retriever": {"query": QUESTION}}))["retriever"]["documents"]
+    for each in (pipeline, loaded):
+        each.get_component("retriever").close()
 
     assert KEYS["alice"] not in saved
     assert len(found) == 1

@@ -59,6 +59,10 @@ class ForeaskRetriever:
         )
         return saved
 
+    def close(self) -> None:
+        """Close the connections to the server."""
+        self._client.close()
+
     @component.output_types(documents=list[Document])
     def run(
         self,
