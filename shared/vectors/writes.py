@@ -79,19 +79,22 @@ class Writes(Lifecycle):
         refused = await all_of(self._upsert(name, part, replaceable) for part in parts)
         return {point: error for of_part in refused for point, error in of_part.items()}
 
-    async def renew(self, name: str, ids: Sequence[str], token: int) -> None:
-        """Give points that are not rewritten the token of a claim, so that they are not leftovers of an earlier one.
+    async def renew(self, name: str, chunks: Sequence[ChunkToIndex]) -> None:
+        """Give the texts of chunks, which are not rewritten, the token of their claim: they are not leftovers.
 
-        Points of later claims keep theirs. Qdrant has confirmed it when this returns.
+        Points of later claims keep theirs. Qdrant has confirmed it when this returns; it is one request.
 
         Args:
             name: Qdrant collection of the points.
-            ids: points of chunks of one claim.
-            token: the highest token of the claim.
+            chunks: chunks of one claim.
         """
-        selected = filters.replaceable_points(token, ids)
-        with self._writing(name), self._errors():
-            await self._write(name, "/payload", {"payload": {"token": token}, "filter": selected})
+        token = max(chunk.lease.token for chunk in chunks)
+        operations = []
+        for location, version, same in _by_version(chunks):
+            ids = [chunk_point_id(chunk.lease.id, version) for chunk in same]
+            operations.append(_setting({"token": token}, filters.renewable_texts(location, ids, token)))
+        with self._writing(name):
+            await self._change(name, operations)
 
     async def _index_fields(self, name: str, points: Sequence[Point]) -> None:
         """Create missing payload indexes of declared fields that these points have.

@@ -15,7 +15,6 @@ from datetime import timedelta
 
 import structlog
 
-from shared.domain.corpus.ids import chunk_point_id
 from shared.domain.errors import ForeaskError, Permanent, Transient, Unavailable
 from shared.domain.stages.indexing import ChunkToIndex
 from shared.domain.stages.work import Lease
@@ -95,9 +94,8 @@ class PointWriter:
                 errors[each.chunk.lease] = Permanent(f"Qdrant refuses the points of this chunk: {error.message}")
                 log.warning("points.refused", index=name, **_named(each.chunk))
         written = [each for each in chunks if each.chunk.lease not in errors]
-        if kept := [each.chunk.lease for each in written if each.keeps_text]:
-            ids = [chunk_point_id(lease.id, lease.version) for lease in kept]
-            await self.index.renew(name, ids, max(lease.token for lease in kept))
+        if kept := [each.chunk for each in written if each.keeps_text]:
+            await self.index.renew(name, kept)
         if rewritten := [each.chunk for each in written if each.chunk.may_have_points]:
             await self.index.delete_leftovers(name, rewritten)
         return errors

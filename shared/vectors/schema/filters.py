@@ -242,13 +242,17 @@ def leftover_points(
     return {"must": must} | ({"must_not": [{"has_id": list(kept)}]} if kept else {})
 
 
-def replaceable_points(token: int, ids: Sequence[str] | None = None) -> Filter:
-    """Select points that a writer may replace: points of claims up to its own, all or those with these ids.
+def replaceable_points(token: int) -> Filter:
+    """Select points that a writer may replace: points of claims up to its own.
 
-    A point's id contains the writer's version.
+    It is the condition of an upsert, which names its points: their ids contain the writer's version.
     """
-    named = [] if ids is None else [{"has_id": list(ids)}]
-    return {"must": [*named, {"key": "token", "range": {"lte": token}}]}
+    return {"must": [_up_to("token", token)]}
+
+
+def renewable_texts(location: IndexLocation, ids: Sequence[str], token: int) -> Filter:
+    """Select the texts among these ids that claims up to `token` have written."""
+    return {"must": [*_of_kind(location, "t"), {"has_id": list(ids)}, _up_to("token", token)]}
 
 
 def section_points(location: IndexLocation, document_id: str, version: int, start: int, end: int) -> Filter:
@@ -288,6 +292,10 @@ def _of_kind(location: IndexLocation, kind: PointKind) -> list[Condition]:
 
 def _below(key: str, value: int) -> Condition:
     return {"key": key, "range": {"lt": value}}
+
+
+def _up_to(key: str, value: int) -> Condition:
+    return {"key": key, "range": {"lte": value}}
 
 
 def _equals(key: str, value: str | bool | int) -> Condition:
