@@ -247,14 +247,14 @@ def test_starting_server_prints_its_check(up):
 
 
 def test_killed_worker_is_restarted_and_logged(up):
-    killed = up.child("workers", "generate")
+    killed = up.child("workers", "ingest")
     killed.kill()
 
     up.wait_for("child ended and will be restarted")
 
     def has_successor():
         with suppress(StopIteration, psutil.Error):
-            worker = up.child("workers", "generate")
+            worker = up.child("workers", "ingest")
             return worker.pid != killed.pid and worker.nice() > up.child("api").nice()  # queries run first
 
     wait_until(has_successor, "no new worker")
@@ -360,7 +360,7 @@ def test_busy_port_or_folder_prints_one_sentence(up):
 def test_second_signal_kills_all_processes(up):
     children = up.children()
     api = up.child("api")
-    up.child("workers", "generate").suspend()  # so that it cannot stop in an orderly way
+    up.child("workers", "ingest").suspend()  # so that it cannot stop in an orderly way
 
     up.process.send_signal(signal.SIGINT)
     wait_until(lambda: not api.is_running() or api.status() == psutil.STATUS_ZOMBIE, "the API does not stop")
