@@ -22,6 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 _FOLDER = Path(__file__).parents[1] / "web"
+_IS_CHECKOUT = (_FOLDER.parents[1] / "tests" / "page").is_dir()
 _KINDS = {
     ".js": "text/javascript",
     ".mjs": "text/javascript",
@@ -29,6 +30,7 @@ _KINDS = {
     ".svg": "image/svg+xml",
     ".bcmap": "application/octet-stream",
 }
+_GALLERY = "/gallery"  # the parts of the page, for developers: an installed server does not have it
 # Addresses of the page, each with the module of its screen.
 ADDRESSES = {
     "/": "ask",
@@ -50,6 +52,7 @@ ADDRESSES = {
     "/lab/compare": "compare",
     "/lab/compare/{evaluation_id}": "compare",
     "/answers/{answer_id}": "shared",
+    _GALLERY: "gallery",
 }
 _IMPORT = re.compile(r'\bfrom\s*"(\.{1,2}/[^"]+\.js)"')
 # Comments are for developers, and make up an eighth of the bytes. A comment within code is kept.
@@ -67,6 +70,7 @@ _POLICY = (
 # A worker has the policy of its own file: this one may load its decoders, and reach nothing else.
 _FILE_POLICY = "default-src 'none'"
 _WORKER_POLICY = "default-src 'none'; script-src 'self'"
+_STYLE = "style.css"
 _OF_WORKER = "vendor/pdfjs/"
 _LARGE_BYTES = 100_000
 
@@ -90,11 +94,13 @@ class Page:
             for path in sorted(folder.rglob("*"))
             if path.suffix in _KINDS
         }
+        # One file, because each request delays the first screen. The names of the files decide their order.
+        styles = [contents.pop(name) for name in list(contents) if name.endswith(".css")]
+        contents[_STYLE] = b"\n".join(styles)
         digest = hashlib.sha256(b"\0".join(name.encode() + b"\0" + data for name, data in contents.items()))
         self.address = f"/page/{digest.hexdigest()[:16]}"
         self.files = {name: WebFile(data, _KINDS[PurePosixPath(name).suffix]) for name, data in contents.items()}
         self._template = (folder / "index.html").read_text()
-        self._styles = [name for name in contents if name.endswith(".css")]
         self._sources = {name: data.decode() for name, data in contents.items() if name.endswith(".js")}
         self._modules: dict[str, list[str]] = {}  # by screen; to find them takes milliseconds
 
@@ -112,9 +118,9 @@ class Page:
             screen: screen of the address.
         """
         files = escape(root + self.address)
-        styles = [f'<link rel="stylesheet" href="{files}/{name}">' for name in self._styles]
+        style = f'<link rel="stylesheet" href="{files}/{_STYLE}">'
         modules = [f'<link rel="modulepreload" href="{files}/{name}">' for name in self.modules(screen)]
-        return self._template.format(files=files, head="\n".join(styles + modules))
+        return self._template.format(files=files, head="\n".join([style, *modules]))
 
 
 def without_comments(path: Path, content: bytes) -> bytes:
@@ -184,5 +190,7 @@ def install(app: FastAPI) -> None:
         return Response(found.content, media_type=found.kind, headers=headers)
 
     for address, screen in ADDRESSES.items():
+        if address == _GALLERY and not _IS_CHECKOUT:
+            continue
         app.router.routes.append(Route(address, partial(document, screen=screen), include_in_schema=False))
     app.router.routes.append(Route(page.address + "/{name:path}", file, include_in_schema=False))

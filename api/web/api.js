@@ -17,6 +17,8 @@ export class Problem extends Error {
     super(facts.detail || facts.title || say`The server did not respond.`);
     this.status = facts.status ?? 0;
     this.component = facts.component ?? null;
+    this.field = facts.field ?? null; // part of the request to correct
+    this.errors = facts.errors ?? null; // several of them, each with its message
     this.isNoCollection = facts.type === "urn:foreask:problem:no-collection";
     this.requestId = header("x-request-id");
     const retryAfter = Number(header("retry-after")) || 0;

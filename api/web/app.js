@@ -2,6 +2,7 @@
 
 import { html, nothing, render } from "./vendor/lit-html.js";
 import { ROOT } from "./api.js";
+import { confirmation, dismiss } from "./kit/dialog.js";
 import { redraw, setRenderer, redrawNow } from "./store.js";
 import { keyDialog } from "./parts/key.js";
 import { LETTERS, closeMenu, navigation, pathOf } from "./parts/navigation.js";
@@ -9,6 +10,8 @@ import { notice } from "./parts/notice.js";
 import { loadPermissions } from "./parts/permissions.js";
 import { say } from "./parts/words.js";
 
+/** The parts of the kit, for developers. @type {[RegExp, () => Promise<any>]} */
+const GALLERY = [/^\/gallery$/, () => import("./routes/gallery.js")];
 // A screen's module is loaded on the first visit. The module of the first screen is part of the document.
 /** @type {[RegExp, () => Promise<any>][]} */
 const ROUTES = [
@@ -29,6 +32,7 @@ const ROUTES = [
   [/^\/sources$/, () => import("./routes/sources.js")],
   [/^\/api$/, () => import("./routes/api.js")],
   [/^\/answers\/(?<id>[^/]+)$/, () => import("./routes/shared.js")],
+  GALLERY,
 ];
 const SHORTCUTS = [
   ["/", say`Go to the question or search field`],
@@ -67,6 +71,7 @@ async function open(address, then) {
   if (!screen || navigation !== navigations) return; // the user has opened another screen by then
   then?.();
   closeMenu();
+  dismiss();
   current?.route.unload();
   current = screen;
   document.title = `${current.route.title} \u00b7 foreask`;
@@ -121,7 +126,7 @@ function frame() {
   return html`<a class="skip" href="#main" @click=${skip}>${say`Skip to content`}</a>
     ${navigation(current.path)}
     <main id="main" tabindex="-1"><h1 class=${current.route.titled ? "title" : "hidden"}>${current.route.title}</h1>${current.route.view()}</main>
-    ${notice()} ${keyDialog()} ${help ? shortcuts() : nothing}`;
+    ${notice()} ${confirmation()} ${keyDialog()} ${help ? shortcuts() : nothing}`;
 }
 
 function shortcuts() {
@@ -145,6 +150,6 @@ loadPermissions();
 open(location.href);
 // Load the other screens in the background, so that they open at once. The document may be complete before this module runs,
 // because it waits for the words of the language.
-const preload = () => window.setTimeout(() => ROUTES.map(([, load]) => load().catch(() => {})), 1000);
+const preload = () => window.setTimeout(() => ROUTES.map((route) => route !== GALLERY && route[1]().catch(() => {})), 1000);
 if (document.readyState === "complete") preload();
 else addEventListener("load", preload);

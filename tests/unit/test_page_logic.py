@@ -205,3 +205,43 @@ def test_work_screen_names_bottleneck():
 )
 def test_answer_shows_notice_of_index():
     assert passes("answer")
+
+
+@guards(
+    "api/web/kit/form.js",
+    "path.startsWith(`${each}.`)",
+    "path.endsWith(`${each}.`)",
+    means="an error of a part of a value is not shown at its field",
+)
+@guards(
+    "api/web/kit/form.js",
+    "others.length ? null : problem",
+    "others.length ? problem : null",
+    means="a form does not say why its values were refused",
+)
+@guards(
+    "api/web/kit/form.js",
+    "if (state.isBusy) return;",
+    "",
+    means="a double click adds an object twice",
+)
+@guards(
+    "api/web/kit/field.js",
+    'error ? `${id}-error` : ""].filter',
+    '""].filter',
+    means="screen readers do not read the error of a field",
+)
+@guards(
+    "api/web/kit/dialog.js",
+    "@click=${answered(false)}",
+    "@click=${answered(true)}",
+    means="Cancel deletes",
+)
+@guards(
+    "api/web/kit/menu.js",
+    "(from - 1 + many) % many",
+    "from - 1",
+    means="the arrow up leaves the menu at its first item",
+)
+def test_kit_forms_menus_and_dialogs_work():
+    assert passes("kit")

@@ -19,11 +19,12 @@ _UNTRANSLATED = {
     *("foreask", "API", "R@1", "R@10", "MRR", "nDCG@10", "ms", "p", "B", "kB", "MB", "Swagger UI", "openapi.json"),
     *("marked by-sentence", "Recall@10"),
     *("https://example.org/foreask", "handbook", "website", "default", "URL", "Bearer \u2026", "Successful Response"),
-    *("Escape", "Enter", "Arrow", "candidates", "None", "True", "False", "Python", "import os", "command line"),
+    *("Escape", "Enter", "Arrow", "Home", "End", "Tab"),
+    *("candidates", "None", "True", "False", "Python", "import os", "command line"),
     *("English", "Deutsch", "labelled"),
     "\u2026import httpx reply = httpx.request(\u2026) reply.raise_for_status() print(reply.json())",
 }
-_ENGLISH_MODULES = {"parts/sample.js"}  # its documents are English
+_ENGLISH_MODULES = {"parts/sample.js", "routes/gallery.js"}  # English documents, and a screen for developers
 _OBJECT = re.compile(r"^export default (\{.*\});$", re.DOTALL | re.MULTILINE)
 _COMMENT = re.compile(r"^\s*//[^\n]*$", re.MULTILINE)
 

@@ -114,7 +114,8 @@ export function drawn(template) {
   const html = write(template, handlers).replace(/<!--.*?-->/gs, "");
   /** @param {string} event @param {string} [words] */
   const handler = (event, words) => {
-    const all = [...html.matchAll(new RegExp(`<([\\w-]+)[^>]*@${event}="(\\d+)"[^>]*>(.*?)</\\1>`, "gs"))];
+    const inner = words === undefined ? "" : "(.*?)</\\1>"; // an input has no end tag
+    const all = [...html.matchAll(new RegExp(`<([\\w-]+)[^>]*@${event}="(\\d+)"[^>]*>${inner}`, "gs"))];
     const found = all.find(([, , , inner]) => words === undefined || textOf(inner) === words);
     if (!found) throw new Error(`no element with the words ${words} handles ${event}: ${textOf(html)}`);
     return handlers[Number(found[2])];
