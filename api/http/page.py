@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 _FOLDER = Path(__file__).parents[1] / "web"
 _IS_CHECKOUT = (_FOLDER.parents[1] / "tests" / "page").is_dir()
@@ -54,6 +55,7 @@ ADDRESSES = {
     "/answers/{answer_id}": "shared",
     _GALLERY: "gallery",
 }
+MISSING = "missing"  # the screen of any other address
 _IMPORT = re.compile(r'\bfrom\s*"(\.{1,2}/[^"]+\.js)"')
 # Comments are for developers, and make up an eighth of the bytes. A comment within code is kept.
 _LINE = r"^[ \t]*(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)[ \t]*$"
@@ -168,14 +170,22 @@ def install(app: FastAPI) -> None:
     """
     page = _page()
 
-    async def document(request: Request, screen: str) -> Response:
+    async def document(request: Request, screen: str, status: int = 200) -> Response:
         headers = {
             "content-security-policy": _POLICY,
             "cross-origin-opener-policy": "same-origin",
             "cache-control": "no-cache",
         }
         content = page.document(request.scope.get("root_path", ""), screen)
-        return Response(content, media_type="text/html", headers=headers)
+        return Response(content, status, media_type="text/html", headers=headers)
+
+    no_route = app.router.default
+
+    async def missing(scope: Scope, receive: Receive, send: Send) -> None:
+        if not _is_visit(scope):
+            return await no_route(scope, receive, send)
+        reply = await document(Request(scope), MISSING, 404)
+        return await reply(scope, receive, send)
 
     async def file(request: Request) -> Response:
         found = page.files.get(request.path_params["name"])
@@ -194,3 +204,12 @@ def install(app: FastAPI) -> None:
             continue
         app.router.routes.append(Route(address, partial(document, screen=screen), include_in_schema=False))
     app.router.routes.append(Route(page.address + "/{name:path}", file, include_in_schema=False))
+    app.router.default = missing
+
+
+def _is_visit(scope: Scope) -> bool:
+    """Return whether a browser opens an address outside of the API."""
+    if scope["type"] != "http" or scope["method"] not in {"GET", "HEAD"}:
+        return False
+    path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+    return "text/html" in Request(scope).headers.get("accept", "") and not path.startswith("/v1/")

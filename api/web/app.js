@@ -34,6 +34,7 @@ const ROUTES = [
   [/^\/answers\/(?<id>[^/]+)$/, () => import("./routes/shared.js")],
   GALLERY,
 ];
+const missing = () => import("./routes/missing.js"); // the screen of any other address
 const SHORTCUTS = [
   ["/", say`Go to the question or search field`],
   ...LETTERS.map(([letter, words]) => [`g ${letter}`, words]),
@@ -54,7 +55,7 @@ async function screenOf(path) {
     const match = pattern.exec(path);
     if (match) return { route: await load(), path, id: match.groups?.id ?? "" };
   }
-  return { route: await ROUTES[0][1](), path: "/", id: "" };
+  return { route: await missing(), path, id: "" };
 }
 
 let navigations = 0;

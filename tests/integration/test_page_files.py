@@ -3,7 +3,7 @@
 import gzip
 import re
 
-from api.http.page import ADDRESSES, Page
+from api.http.page import ADDRESSES, MISSING, Page
 from tests.support.api import calling
 from tests.support.planted import guards
 
@@ -15,7 +15,20 @@ async def test_page_addresses_return_html_and_others_404(client):
         assert "default-src 'none'" in reply.headers["content-security-policy"]
         assert reply.headers["cache-control"] == "no-cache"
     for path in ("/v1/nothing", "/documents/a/b", "/page/0/app.js"):
-        assert (await client.get(path)).status_code == 404, path
+        reply = await client.get(path)
+        assert (reply.status_code, reply.headers["content-type"]) == (404, "application/problem+json"), path
+
+
+async def test_browser_sees_page_at_unknown_address(client):
+    browser = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    for path in ("/nothing", "/documents/", "/documents/a/b", "/ui/ask"):
+        reply = await client.get(path, headers=browser)
+        assert (reply.status_code, reply.headers["content-type"]) == (404, "text/html; charset=utf-8"), path
+        assert "routes/missing.js" in reply.text
+        assert "default-src 'none'" in reply.headers["content-security-policy"]
+    for method, path, status in (("GET", "/v1/nothing", 404), ("GET", "/v1/retrieve", 405), ("POST", "/nothing", 404)):
+        reply = await client.request(method, path, headers=browser)
+        assert (reply.status_code, reply.headers["content-type"]) == (status, "application/problem+json"), path
 
 
 async def test_page_assets_exist_and_are_cached_forever(client):
@@ -36,7 +49,7 @@ async def test_page_assets_exist_and_are_cached_forever(client):
 def test_screen_modules_are_preloaded():
     page = Page()
     modules = {name for name in page.files if name.endswith(".js")}
-    preloaded = {name for screen in ADDRESSES.values() for name in page.modules(screen)}
+    preloaded = {name for screen in (*ADDRESSES.values(), MISSING) for name in page.modules(screen)}
     # These are loaded when they are needed; the upload modules, after the list of documents is shown.
     assert modules - preloaded == {
         *("parts/submission.js", "parts/estimate.js", "parts/uploads.js"),
@@ -51,7 +64,7 @@ def test_screen_modules_are_preloaded():
     assert "routes/work.js" not in page.modules("ask")
     assert "parts/prose.js" in page.modules("ask")
     app = page.files["app.js"].content.decode()
-    assert set(re.findall(r'import\("\./routes/([a-z_]+)\.js"\)', app)) == set(ADDRESSES.values())
+    assert set(re.findall(r'import\("\./routes/([a-z_]+)\.js"\)', app)) == {*ADDRESSES.values(), MISSING}
 
 
 @guards(
