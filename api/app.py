@@ -32,6 +32,7 @@ from api.routes import (
     health,
     jobs,
     keys,
+    limits,
     me,
     operators,
     queries,
@@ -108,6 +109,7 @@ _PARTS = (
     status,
     usage,
     budgets,
+    limits,
     events,
     batches,
     jobs,
@@ -131,6 +133,7 @@ def _routes() -> tuple[BaseRoute, ...]:
         for feature_router in feature.routers:
             router.include_router(feature_router)
     router.include_router(budgets.operator_router)
+    router.include_router(limits.operator_router)
     return (FixedRoutes(router.routes), *refusals(router.routes), *router.routes)
 
 

@@ -7,15 +7,20 @@ import { say } from "./parts/words.js";
 export const ROOT = new URL("../..", import.meta.url).pathname.replace(/\/$/, "");
 
 const KEY = "foreask.key";
-/** @type {() => Promise<void>} */
+/** @typedef {"missing" | "unknown" | "revoked" | "expired"} KeyState why a key was refused */
+/** @type {(state: KeyState) => Promise<void>} */
 let requestKey = () => Promise.reject(new Problem({ status: 401, detail: say`An API key is required.` }));
 
 /** An error response of the API, or a failure to reach it. */
 export class Problem extends Error {
-  /** @param {Partial<Api["ProblemDetails"]>} facts @param {(name: string) => string | null} [header] of the reply */
-  constructor(facts, header = () => null) {
-    super(facts.detail || facts.title || say`The server did not respond.`);
-    this.status = facts.status ?? 0;
+  /**
+   * @param {Partial<Api["ProblemDetails"]> & {error?: {message?: string}}} facts `error`: in the format of OpenAI
+   * @param {(name: string) => string | null} [header] of the reply @param {number} [status] of the reply
+   */
+  constructor(facts, header = () => null, status = 0) {
+    super(facts.detail || facts.title || facts.error?.message || say`The server did not respond.`);
+    this.facts = facts;
+    this.status = facts.status || status;
     this.component = facts.component ?? null;
     this.field = facts.field ?? null; // part of the request to correct
     this.errors = facts.errors ?? null; // several of them, each with its message
@@ -41,11 +46,15 @@ export function forgetKey() {
   local.removeItem(KEY);
 }
 
-/** @param {() => Promise<void>} ask shows the dialog and resolves when a key was entered */
+/** @param {(state: KeyState) => Promise<void>} ask shows the dialog and resolves when a key was entered */
 export function onKeyRequired(ask) {
+  /** @type {Promise<void> | null} */
   let dialog = null;
-  requestKey = () => (dialog ??= ask().finally(() => (dialog = null)));
+  requestKey = (state) => (dialog ??= ask(state).finally(() => (dialog = null)));
 }
+
+/** Return why the key was refused. @param {any} facts of a problem @returns {KeyState} */
+const keyStateOf = (facts) => facts.key_state ?? (key() ? "unknown" : "missing");
 
 let forbidden = () => {};
 
@@ -110,8 +119,9 @@ async function request(method, path, { body, signal, headers = {}, only }) {
     });
     if (reply.ok) return reply;
     if (reply.status === 403) forbidden();
-    if (reply.status !== 401) throw await problemOf(reply);
-    if (usedKey === key()) await requestKey();
+    const problem = await problemOf(reply);
+    if (reply.status !== 401) throw problem;
+    if (usedKey === key()) await requestKey(keyStateOf(problem.facts));
   }
 }
 
@@ -130,7 +140,7 @@ async function problemOf(reply) {
   /** @param {string} name */
   const header = (name) => reply.headers.get(name);
   try {
-    return new Problem(await reply.json(), header);
+    return new Problem(await reply.json(), header, reply.status);
   } catch {
     return new Problem({ status: reply.status, detail: say`The server returned status ${reply.status}.` }, header);
   }
@@ -183,7 +193,7 @@ export async function upload(path, body, onProgress, signal) {
       return await uploadOnce(path, body, onProgress, signal);
     } catch (problem) {
       if (problem.status !== 401) throw problem;
-      if (usedKey === key()) await requestKey();
+      if (usedKey === key()) await requestKey(keyStateOf(problem.facts));
     }
   }
 }

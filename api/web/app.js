@@ -5,9 +5,9 @@ import { ROOT } from "./api.js";
 import { confirmation, dismiss } from "./kit/dialog.js";
 import { redraw, setRenderer, redrawNow } from "./store.js";
 import { keyDialog } from "./parts/key.js";
-import { LETTERS, closeMenu, navigation, pathOf } from "./parts/navigation.js";
+import { allowedScreens, closeMenu, letters, navigation, pathOf } from "./parts/navigation.js";
 import { notice } from "./parts/notice.js";
-import { loadPermissions } from "./parts/permissions.js";
+import { loadPermissions, may, onKnown } from "./parts/permissions.js";
 import { say } from "./parts/words.js";
 
 /** The parts of the kit, for developers. @type {[RegExp, () => Promise<any>]} */
@@ -30,14 +30,15 @@ const ROUTES = [
   [/^\/audit$/, () => import("./routes/audit.js")],
   [/^\/jobs$/, () => import("./routes/jobs.js")],
   [/^\/sources$/, () => import("./routes/sources.js")],
+  [/^\/tenants$/, () => import("./routes/tenants.js")],
   [/^\/api$/, () => import("./routes/api.js")],
   [/^\/answers\/(?<id>[^/]+)$/, () => import("./routes/shared.js")],
   GALLERY,
 ];
-const missing = () => import("./routes/missing.js"); // the screen of any other address
-const SHORTCUTS = [
+const shortcutKeys = () => [
   ["/", say`Go to the question or search field`],
-  ...LETTERS.map(([letter, words]) => [`g ${letter}`, words]),
+  [say`Ctrl K`, say`Go to a screen or a document`],
+  ...letters().map(([letter, words]) => [`g ${letter}`, words]),
   [say`Esc`, say`Stop an answer or close a panel`],
   ["?", say`Show keyboard shortcuts`],
 ];
@@ -48,6 +49,8 @@ const TEXT_FIELDS = "input:not([type=file], [type=checkbox]), textarea, select, 
 let current = null;
 let help = false;
 let goPressed = false;
+
+const missing = () => import("./routes/missing.js");
 
 /** Load the screen of an address. @param {string} path */
 async function screenOf(path) {
@@ -101,8 +104,29 @@ function onClick(event) {
   go(path + address.search + address.hash);
 }
 
+/** At the start of the page, open the first screen of a key that may not ask, such as an operator's. */
+function leaveAsk() {
+  const address = ROOT + allowedScreens()[0].path;
+  if (["", "/"].includes(location.pathname.slice(ROOT.length)) && !may("ask")) {
+    open(address, () => history.replaceState(null, "", address));
+  }
+}
+
+/** @type {typeof import("./parts/palette.js") | null} */
+let palette = null;
+
+async function openPalette() {
+  palette ??= await import("./parts/palette.js");
+  palette.open(go);
+}
+
 /** @param {KeyboardEvent} event */
 function onKey(event) {
+  if (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey) {
+    event.preventDefault(); // browsers search the web
+    if (!document.querySelector("dialog[open]")) openPalette();
+    return;
+  }
   if (event.metaKey || event.ctrlKey || event.altKey || (event.target instanceof Element && event.target.closest(TEXT_FIELDS))) return;
   if (goPressed) {
     const path = pathOf(event.key);
@@ -127,12 +151,12 @@ function frame() {
   return html`<a class="skip" href="#main" @click=${skip}>${say`Skip to content`}</a>
     ${navigation(current.path)}
     <main id="main" tabindex="-1"><h1 class=${current.route.titled ? "title" : "hidden"}>${current.route.title}</h1>${current.route.view()}</main>
-    ${notice()} ${confirmation()} ${keyDialog()} ${help ? shortcuts() : nothing}`;
+    ${notice()} ${confirmation()} ${keyDialog()} ${palette?.view() ?? nothing} ${help ? shortcuts() : nothing}`;
 }
 
 function shortcuts() {
   return html`<aside class="help" aria-label=${say`Keyboard shortcuts`}><h2>${say`Keyboard shortcuts`}</h2>
-    <dl>${SHORTCUTS.map(([key, words]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${words}</dd></div>`)}</dl></aside>`;
+    <dl>${shortcutKeys().map(([key, words]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${words}</dd></div>`)}</dl></aside>`;
 }
 
 const app = /** @type {HTMLElement} */ (document.getElementById("app"));
@@ -147,10 +171,12 @@ addEventListener("popstate", () => open(location.href, focusMain)); // the focus
 addEventListener("pageshow", (event) => event.persisted && location.reload()); // the key may have been removed since
 document.addEventListener("click", onClick);
 document.addEventListener("keydown", onKey);
+onKnown(leaveAsk);
 loadPermissions();
 open(location.href);
 // Load the other screens in the background, so that they open at once. The document may be complete before this module runs,
 // because it waits for the words of the language.
-const preload = () => window.setTimeout(() => ROUTES.map((route) => route !== GALLERY && route[1]().catch(() => {})), 1000);
+const screens = [...ROUTES.flatMap((route) => (route === GALLERY ? [] : [route[1]])), missing, () => import("./parts/palette.js")];
+const preload = () => window.setTimeout(() => screens.map((load) => load().catch(() => {})), 1000);
 if (document.readyState === "complete") preload();
 else addEventListener("load", preload);

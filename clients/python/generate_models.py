@@ -30,7 +30,7 @@ MODELS = """
     ChunkCounts Usage Loss Document BatchLine UploadOffer Question ChunkContext Chunk ChunkInContext FoundChunk
     QueryMetadata Retrieval Citation Answer Feedback AuditEntry AcceptedQuestion AskedQuestion GapQuestion
     NearestPassage Resolution Gap CollectionOptions Collection Build DeadLetter DeadReason DeadLettersResolved Erasure
-    Job Batch Key NewKey Budget RefusedEntry Sync Lookup Source Withheld Webhook Delivery NewWebhook Me
+    Job Batch Key NewKey Budget TenantLimit RefusedEntry Sync Lookup Source Withheld Webhook Delivery NewWebhook Me
     LabelledSetSize LabelledSet Evaluation
 """.split()  # noqa: SIM905  a list would have a line for each
 

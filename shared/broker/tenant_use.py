@@ -166,9 +166,19 @@ class TenantUse:
 
         With 0 bytes nothing is counted; a negative number gives bytes back. An unavailable broker accepts everything.
         """
-        key = f"foreask:use:{tenant}:uploads:{datetime.now(UTC):%Y%m%d}"
+        key = _uploads_key(tenant)
         has_room = await self._run(self._add, key, size_bytes, most, 2 * int(_DAY.total_seconds()))
         return has_room is None or bool(has_room)
+
+    async def uploaded_today(self, tenant: str) -> int | None:
+        """Return the uploaded bytes that were counted today; None while the broker is unavailable."""
+        if self._now() < self._unavailable_until:
+            return None
+        try:
+            return int(await self._redis.get(_uploads_key(tenant)) or 0)
+        except (RedisError, OSError) as error:
+            self._record_outage(error)
+            return None
 
     async def add_offer(self, tenant: str, offer: OpenOffer, most: int) -> bool:
         """Count an open offer of a tenant, unless it has `most`; return whether it was counted, or cannot be."""
@@ -222,6 +232,10 @@ class TenantUse:
     def _record_outage(self, error: Exception) -> None:
         self._unavailable_until = self._now() + _UNAVAILABLE_SECONDS
         log.warning("tenant_use.uncounted", kind=type(error).__name__, reason=reason_of(error))
+
+
+def _uploads_key(tenant: str) -> str:
+    return f"foreask:use:{tenant}:uploads:{datetime.now(UTC):%Y%m%d}"
 
 
 def _offers_key(tenant: str) -> str:

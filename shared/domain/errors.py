@@ -274,7 +274,16 @@ class TooLarge(Rejected):
 
 
 class Unauthorized(Rejected):
-    """The request has no key, or an unknown one."""
+    """The request has no key, or an invalid one.
+
+    Args:
+        message: the problem.
+        key_state: `missing`, `unknown`, `revoked` or `expired`; None if the server requires no keys.
+    """
+
+    def __init__(self, message: str, *, key_state: str | None = None) -> None:
+        super().__init__(message)
+        self.key_state = key_state
 
 
 class Forbidden(Rejected):

@@ -91,6 +91,9 @@ async def test_key_is_shown_once_and_works_until_revoked(client, services, keyed
         assert (await client.delete(f"/v1/keys/{made['id']}", headers=MANAGER)).status_code == 204
         refused = await client.get("/v1/status", headers=bearer(made["key"]))
         assert (refused.status_code, refused.json()["detail"]) == (401, "The key 'one' was revoked.")
+        assert refused.json()["key_state"] == "revoked"
+        unknown = await client.get("/v1/me", headers=bearer("a-key-that-nobody-has"))
+        assert (unknown.status_code, unknown.json()["key_state"]) == (401, "unknown")
         key_cache_of(other)._now = lambda: time.monotonic() + 5
         assert await status_of(other, made["key"]) == 401
 
@@ -118,6 +121,7 @@ async def test_expired_key_is_rejected(client, services):
     key_cache_of(client).forget()
     refused = await client.get("/v1/status", headers=bearer(key))
     assert (refused.status_code, refused.json()["detail"]) == (401, "The key 'one' has expired.")
+    assert refused.json()["key_state"] == "expired"
 
 
 @guards(
@@ -282,6 +286,31 @@ async def test_key_lists_limits_of_its_tenant(services, keyed):
     assert {name: shown[name] for name in LimitsView.model_fields.keys() & TenantLimits.model_fields.keys()} == {
         name: value for name, value in limits if name in LimitsView.model_fields
     }
+
+
+@guards(
+    "api/routes/limits.py",
+    "services.ledger[Documents].counts(tenant)",
+    'services.ledger[Documents].counts("bob")',
+    means="a key reads the use of another tenant",
+)
+async def test_limits_are_listed_with_their_use(services, keyed):
+    limits = TenantLimits(documents=4, upload_bytes_per_day=1000, query_tokens_per_day=5000, tokens_per_day=9000)
+    limited = keyed.model_copy(update={"tenant_limits": {"alice": limits}})
+    async with calling(limited, services) as client:
+        await client.post("/v1/documents", json=PUBLIC, headers=MANAGER)
+        await client.post("/v1/retrieve", json={"question": "How many days of leave?"}, headers=MANAGER)
+        ours = (await client.get("/v1/limits", headers=MANAGER)).json()["items"]
+        operators = (await client.get("/v1/operator/tenants/alice/limits", headers=OPERATORS)).json()["items"]
+        theirs = (await client.get("/v1/limits", headers=as_tenant("bob"))).json()["items"]
+
+    assert ours == operators
+    use = {each["name"]: (each["limit"], each["used"]) for each in ours}
+    assert (use["documents"], use["collections"], use["tokens_per_day"]) == ((4, 1), (None, 1), (9000, None))
+    assert use["upload_bytes_per_day"] == (1000, len(PUBLIC["text"].encode()))
+    assert use["query_tokens_per_day"][1] is not None
+    assert use["requests_per_second"] == use["query_cost_per_day"] == (None, None)
+    assert {each["name"]: each["used"] for each in theirs}["documents"] == 0
 
 
 async def test_key_cannot_grant_missing_scope(client):

@@ -208,6 +208,22 @@ def test_answer_shows_notice_of_index():
 
 
 @guards(
+    "api/web/parts/recorded.js",
+    'if (field.endsWith("_at"))',
+    "if (false)",
+    means="times of recorded changes have microseconds",
+)
+@guards(
+    "api/web/parts/recorded.js",
+    '["erase", "delete", "remove"].includes(action)',
+    "false",
+    means="a recorded change links to a deleted object",
+)
+def test_recorded_changes_are_described():
+    assert passes("recorded")
+
+
+@guards(
     "api/web/kit/form.js",
     "path.startsWith(`${each}.`)",
     "path.endsWith(`${each}.`)",

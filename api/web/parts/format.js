@@ -73,6 +73,11 @@ const dates = new Intl.DateTimeFormat(dateLocale, { dateStyle: "medium" });
 /** @param {string} time as the API returns it */
 export const dateOf = (time) => dates.format(new Date(time));
 
+const moments = new Intl.DateTimeFormat(dateLocale, { dateStyle: "medium", timeStyle: "short" });
+
+/** @param {string} time as the API returns it */
+export const momentOf = (time) => moments.format(new Date(time));
+
 /** Return a duration in the largest suitable units, like the server: 40 s, 43 min, 2 h 5 min, 3 d 4 h. @param {number} seconds */
 export function duration(seconds) {
   const [minutes, hours] = [Math.round(seconds / 60), Math.round(seconds / 3600)];

@@ -1,18 +1,24 @@
 // The dialog for the API key, opened when the API requires one.
 
 import { html, nothing } from "../vendor/lit-html.js";
-import { key, storeKey, onKeyRequired } from "../api.js";
+import { storeKey, onKeyRequired } from "../api.js";
 import { redraw } from "../store.js";
 import { loadPermissions } from "./permissions.js";
 import { say } from "./words.js";
 
-/** @type {{resolve: () => void, refused: boolean} | null} */
+/** @type {{resolve: () => void, state: import("../api.js").KeyState} | null} */
 let pending = null;
+const REASONS = {
+  missing: say`This server requires an API key.`,
+  unknown: say`This key is not valid. Check that you copied all of it.`,
+  revoked: say`This key was revoked, so the server no longer accepts it.`,
+  expired: say`This key has expired, so the server no longer accepts it.`,
+};
 
 onKeyRequired(
-  () =>
+  (state) =>
     new Promise((resolve) => {
-      pending = { resolve, refused: key() !== "" };
+      pending = { resolve, state };
       redraw();
     }),
 );
@@ -52,8 +58,8 @@ export function keyDialog() {
   return html`<dialog id="key-dialog" aria-labelledby="key-title" @cancel=${cancelled} @close=${() => pending && redraw()}>
     <form @submit=${given}>
       <h2 id="key-title">${say`API key required`}</h2>
-      <p>${pending.refused ? say`The server no longer accepts this key.` : say`This server requires an API key.`}
-        ${say`The operator creates keys with ${html`<code>foreask keys create</code>`}.`}</p>
+      <p role=${pending.state === "missing" ? nothing : "alert"}>${REASONS[pending.state]}</p>
+      <p class="soft small">${say`The operator creates keys with ${html`<code>foreask keys create</code>`}.`}</p>
       <label>${say`Key`} <input name="key" type="password" autocomplete="off" required autofocus></label>
       <label class="check"><input name="remember" type="checkbox"> ${say`Remember on this device`}</label>
       <button class="main" type="submit">${say`Continue`}</button>

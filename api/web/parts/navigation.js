@@ -3,12 +3,16 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, forgetKey, key } from "../api.js";
 import { redraw } from "../store.js";
-import { icon } from "./icon.js";
+import { icon, logo } from "./icon.js";
 import { languagePicker } from "./language.js";
-import { may } from "./permissions.js";
+import { identity, may } from "./permissions.js";
 import { say } from "./words.js";
 
-/** @typedef {{path: string, words: string, sign: string, scope?: Parameters<typeof may>[0], letter?: string, first?: boolean}} Screen */
+/** @import { Scope } from "./permissions.js" */
+/**
+ * @typedef {{path: string, words: string, sign: string, scope?: Scope, or?: Scope, letter?: string, first?: boolean}} Screen
+ *   a key needs one of two scopes; without a scope, every key may use the screen
+ */
 
 /** @type {{name: string, screens: Screen[]}[]} */
 const GROUPS = [
@@ -42,20 +46,30 @@ const GROUPS = [
       { path: "/jobs", words: say`Jobs`, sign: "list-todo", scope: "read", letter: "j" },
       { path: "/keys", words: say`Keys`, sign: "key-round", scope: "manage", letter: "k" },
       { path: "/limits", words: say`Limits`, sign: "gauge", scope: "manage", letter: "l" },
-      { path: "/audit", words: say`Audit`, sign: "scroll-text", scope: "manage", letter: "u" },
+      { path: "/audit", words: say`Audit`, sign: "scroll-text", scope: "manage", or: "operator", letter: "u" },
     ],
+  },
+  {
+    name: say`Installation`,
+    screens: [{ path: "/tenants", words: say`Tenants`, sign: "building-2", scope: "operator", letter: "n", first: true }],
   },
   { name: "", screens: [{ path: "/api", words: "API", sign: "code-xml" }] },
 ];
 const SCREENS = GROUPS.flatMap((group) => group.screens);
 
-/** The letters that open a screen after `g`, each with the screen's name. */
-export const LETTERS = SCREENS.flatMap(({ letter, words }) => (letter ? [[letter, words]] : []));
+/** @param {Screen} screen */
+const isAllowed = ({ scope, or }) => !scope || may(scope) || Boolean(or && may(or));
+
+/** Return the screens that the key may use. */
+export const allowedScreens = () => SCREENS.filter(isAllowed);
+
+/** Return the letters that open a screen after `g`, each with the screen's name. */
+export const letters = () => allowedScreens().flatMap(({ letter, words }) => (letter ? [[letter, words]] : []));
 
 let open = false;
 
 /** Return the address of the screen with a letter. @param {string} letter */
-export const pathOf = (letter) => SCREENS.find((screen) => screen.letter === letter)?.path;
+export const pathOf = (letter) => allowedScreens().find((screen) => screen.letter === letter)?.path;
 
 /** Close the menu of a small display; return whether it was open. */
 export function closeMenu() {
@@ -70,17 +84,27 @@ export function navigation(path) {
   const current = SCREENS.find((screen) => path.startsWith(screen.path) || (path === "/" && screen.path === "/ask"));
   const toggle = () => ((open = !open), redraw());
   return html`<nav class=${open ? "rail open" : "rail"} aria-label=${say`Main`}>
-    <span class="mark" aria-hidden="true">foreask</span>
+    <span class="mark" aria-hidden="true">${logo()}foreask</span>
     ${GROUPS.map((group) => links(group, current))}
-    ${key() ? html`<button class="quiet" @click=${() => (forgetKey(), location.assign(`${ROOT}/`))}>${say`Remove key`}</button>` : nothing}
-    ${languagePicker()}
+    <div class="foot">${account()}${languagePicker()}</div>
     <button class="menu" aria-expanded=${open} data-current=${Boolean(current && !current.first)} @click=${toggle}>${icon("menu")}${say`Menu`}</button>
   </nav>`;
 }
 
+/** The tenant and the name of the key, and a button that signs out. */
+function account() {
+  const me = identity();
+  const signOut = () => (forgetKey(), location.assign(`${ROOT}/`));
+  const name = me?.key?.startsWith("settings:") ? say`Settings key` : me?.key;
+  return html`${me ? html`<p class="account" title=${me.key ?? ""}>${icon("circle-user-round")}<span>
+      <span class="hidden">${say`Signed in as`}</span>
+      <span class="name clip">${me.tenant ?? say`Operator`}</span><span class="soft small clip">${name}</span></span></p>` : nothing}
+    ${key() ? html`<button class="sign-out" @click=${signOut}>${icon("log-out")}${say`Remove key`}</button>` : nothing}`;
+}
+
 /** @param {typeof GROUPS[number]} group @param {Screen | undefined} current */
 function links({ name, screens }, current) {
-  const allowed = screens.filter(({ scope }) => !scope || may(scope));
+  const allowed = screens.filter(isAllowed);
   if (!allowed.length) return nothing;
   return html`<div class="group" role=${name ? "group" : nothing} aria-label=${name || nothing}>
     ${name ? html`<span class="group-name" aria-hidden="true">${name}</span>` : nothing}

@@ -1,26 +1,45 @@
-// The scopes of the key. Actions that need other scopes are hidden.
+// The key: its name, its tenant, and its scopes. Actions that need other scopes are hidden.
 
 import { get, onForbidden } from "../api.js";
 import { redraw } from "../store.js";
 
-/** @type {{scopes: string[] | null}} null: not loaded yet, or not reported by the server */
-const me = { scopes: null };
+/** @typedef {"read" | "ask" | "feedback" | "write" | "manage" | "operator"} Scope */
+
+/** @type {{scopes: string[] | null, tenant: string | null, key: string | null}} null: not loaded yet, or not reported */
+const me = { scopes: null, tenant: null, key: null };
 /** @type {Promise<Api["MeView"] | null> | null} */
 let reading = null;
+let known = () => {};
+
+/** @param {() => void} handler called when the scopes of a key were read */
+export function onKnown(handler) {
+  known = handler;
+}
 
 export async function loadPermissions() {
   const mine = (reading = get("/v1/me").catch(() => null));
   const reply = await mine;
   if (mine !== reading) return; // the key has changed
-  me.scopes = reply?.scopes ?? null;
+  Object.assign(me, { scopes: reply?.scopes ?? null, tenant: reply?.tenant ?? null, key: reply?.key ?? null });
+  known();
   redraw();
 }
+
+/** Return the tenant and the name of the key, without keys null. An operator's key has no tenant. */
+export const identity = () => (me.key === null ? null : { tenant: me.tenant, key: me.key });
 
 /** Return the server's limits and prices, or null if unavailable. @returns {Promise<Api["MeView"] | null>} */
 export const server = async () => (await reading) ?? (await get("/v1/me").catch(() => null));
 
-/** @param {"read" | "ask" | "feedback" | "write" | "manage"} scope */
-export const may = (scope) => me.scopes === null || me.scopes.includes(scope);
+/**
+ * Return whether the key has a scope. Before the scopes are known, all scopes of a tenant are assumed. Without keys, the
+ * user is the operator, but has one tenant only, whose screens show all of it.
+ * @param {Scope} scope
+ */
+export function may(scope) {
+  if (scope === "operator") return Boolean(me.key !== null && me.scopes?.includes(scope));
+  return me.scopes === null || me.scopes.includes(scope);
+}
 
 // A key may have lost a scope since it was read.
 const PAUSE = 10_000; // milliseconds

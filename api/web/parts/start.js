@@ -4,7 +4,9 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT } from "../api.js";
 import { redraw, remember } from "../store.js";
 import { collections, loadCollections } from "./collections.js";
+import { dropZone, pending } from "./drop.js";
 import { count, plural } from "./format.js";
+import { icon } from "./icon.js";
 import { notify, problemCard } from "./notice.js";
 import { may } from "./permissions.js";
 import { OPEN } from "./state.js";
@@ -82,8 +84,9 @@ export function startView(ask) {
   if (hasSuggestions()) return suggestions(ask);
   if (number?.open) {
     return html`<div class="empty"><h2>${say`Your documents are being prepared`}</h2>
-      <p>${say`${count(number.ready)} of ${plural(number.all, "document")} ready. You can ask at once: a document is found as soon as its text is searchable, and better once its questions are written.`}</p>
-      <p><a href=${`${ROOT}/documents`}>${say`Show progress`}</a></p></div>`;
+      ${steps(html`<strong>${say`Add documents`}</strong>
+        <span>${say`${count(number.ready)} of ${plural(number.all, "document")} ready.`} <a href=${`${ROOT}/documents`}>${say`Show progress`}</a></span>`, true)}
+      ${pending()}</div>`;
   }
   return html`<div class="empty"><h2>${say`Ask in your own words`}</h2>
     <p class="soft">${say`Answers come only from your documents, with the passages that support them. You can ask follow-up questions.`}</p></div>`;
@@ -96,9 +99,17 @@ function nothingYet() {
     return html`<div class="empty"><h2>${title}</h2>
       <p>${isFirst ? say`Your key may ask, but not upload. Ask the operator to add documents.` : say`Choose another collection, or ask the operator to add documents.`}</p></div>`;
   }
+  const collection = html`<span dir="auto">${collections.chosen}</span>`;
   return html`<div class="empty"><h2>${title}</h2>
-    <p>${say`Upload documents to start. A model writes the questions that each part answers, and your questions are matched with them.`}</p>
-    <p class="tools"><a class="button main" href=${`${ROOT}/documents`}>${say`Add documents`}</a>
-      <button ?disabled=${seen.isAdding} @click=${trySample}>${seen.isAdding ? say`Adding the sample\u2026` : say`Try the sample`}</button></p>
+    ${steps(html`<strong>${say`Add documents`}</strong>
+      <span class="soft">${say`They are stored in the collection \u201c${collection}\u201d: a set of documents that are searched together.`}</span>
+      ${dropZone(loadStart)} ${pending()}`, false)}
+    <p class="tools"><button ?disabled=${seen.isAdding} @click=${trySample}>${seen.isAdding ? say`Adding the sample\u2026` : say`Try the sample`}</button></p>
     <p class="soft small">${say`The sample adds three short documents of a fictional company to the collection \u201csample\u201d. You can delete it at any time.`}</p></div>`;
 }
+
+/** The two steps to a first answer. @param {unknown} first @param {boolean} isDone whether documents were added */
+const steps = (first, isDone) => html`<ol class="steps">
+  <li class=${isDone ? "done" : ""} aria-current=${isDone ? nothing : "step"}>${isDone ? icon("check") : nothing}${first}</li>
+  <li aria-current=${isDone ? "step" : nothing}><strong>${say`Ask a question`}</strong>
+    <span class="soft">${say`A document is found as soon as its text is searchable, and better once a model has written the questions that it answers.`}</span></li></ol>`;

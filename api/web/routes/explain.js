@@ -9,6 +9,7 @@ import { bar } from "../parts/bars.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
 import { count, decimal, nameOf, opening, path, plural, score } from "../parts/format.js";
 import { CHANNELS, FUSIONS, fused } from "../parts/fusion.js";
+import { icon } from "../parts/icon.js";
 import { may } from "../parts/permissions.js";
 import { asRequest } from "../parts/request.js";
 import { suggest, suggestions } from "../parts/suggestions.js";
@@ -236,7 +237,9 @@ function found(candidates, weights) {
         ${FUSIONS.map((name) => html`<option value=${name} ?selected=${name === fusion}>${FUSION_WORDS[name]}</option>`)}</select></label>
       <button class="quiet" @click=${() => ((seen.weights = { ...seen.own }), redraw())}>${say`Reset weights`}</button></div>
     <div class="scrolls" tabindex="0" role="region" aria-label=${say`Passages`}><table class="explained">
-      <thead><tr><th>#</th><th>${say`passage`}</th><th>${say`score`}</th>${CHANNELS.map((channel) => html`<th>${NAMES[channel]}</th>`)}<th><span class="hidden">${say`actions`}</span></th></tr></thead>
+      <thead><tr><th scope="col">#</th><th scope="col">${say`passage`}</th><th scope="col" class="of-all">${say`score`}</th>
+        ${CHANNELS.map((channel) => html`<th scope="col">${NAMES[channel]}</th>`)}
+        <th scope="col"><span class="hidden">${say`actions`}</span></th></tr></thead>
       <tbody>${repeat(ranked.slice(0, SHOWN), idOf, drawn)}</tbody>
     </table></div>
     <p class="soft small">${say`${plural(ranked.length, "candidate")}. Changing weights here affects only this view.`}
@@ -261,15 +264,21 @@ function slider(channel, weights) {
 function row({ chunk_id: id, score: value }, index, channels = {}) {
   const chunk = named(id);
   const rise = (seen.before.get(id) ?? index) - index;
-  const moved = rise ? html`<span class=${rise > 0 ? "good" : "bad"}>${rise > 0 ? "\u25b2" : "\u25bc"}${Math.abs(rise)}</span>` : nothing;
-  return html`<tr><td class="number">${index + 1} ${moved}</td>
-    <td class="passage-cell"><a dir="auto" href=${chunk ? `${ROOT}/documents/${chunk.document_id}?chunk=${id}` : `${ROOT}/documents`}>${chunk ? path(chunk.heading_path, chunk.title ?? chunk.external_id) : may("read") ? "\u2026" : say`This key cannot read the passage`}</a>
+  const moved = rise ? html`<span class=${rise > 0 ? "good" : "bad"}>${icon(rise > 0 ? "arrow-up" : "arrow-down")}${Math.abs(rise)}</span>` : nothing;
+  const unread = may("read") ? "\u2026" : say`This key cannot read the passage`;
+  return html`<tr><td class="rank number">${index + 1} ${moved}</td>
+    <td class="passage-cell">
+      <a dir="auto" href=${chunk ? `${ROOT}/documents/${chunk.document_id}?chunk=${id}` : `${ROOT}/documents`}>${chunk
+        ? path(chunk.heading_path, chunk.title ?? chunk.external_id) : unread}</a>
       <span class="soft small clip" dir="auto">${chunk?.matched_question ?? chunk?.text?.slice(0, 90) ?? ""}</span></td>
-    <td class="number">${score(value)}</td>${CHANNELS.map((channel) => cell(channel, channels[channel]))}
-    <td>${may("manage") ? html`<button class="quiet" @click=${() => accept(id)}>${say`Add question`}</button>` : nothing}</td></tr>`;
+    <td class="of-all"><span class="column-name">${say`score`}</span><span class="number">${score(value)}</span></td>
+    ${CHANNELS.map((channel) => cell(channel, channels[channel]))}
+    <td class="of-row">${may("manage") ? html`<button class="quiet" @click=${() => accept(id)}>${say`Add question`}</button>` : nothing}</td></tr>`;
 }
 
-/** @param {string} channel @param {Api["ChannelRankView"]} [match] */
+/** @param {typeof CHANNELS[number]} channel @param {Api["ChannelRankView"]} [match] */
 function cell(channel, match) {
-  return html`<td>${match ? html`${bar(match.score, channel)}<span class="soft small number">${score(match.score)} \u00b7 #${match.rank}</span>` : html`<span class="soft small">\u2013</span>`}</td>`;
+  const shown = match ? html`${bar(match.score, channel)}<span class="soft small number">${score(match.score)} \u00b7 #${match.rank}</span>`
+    : html`<span class="soft small">\u2013</span>`;
+  return html`<td><span class="column-name">${NAMES[channel]}</span>${shown}</td>`;
 }

@@ -61,6 +61,7 @@ __all__ = [
     "Retrieval",
     "Source",
     "Sync",
+    "TenantLimit",
     "UploadOffer",
     "Usage",
     "Version",
@@ -840,6 +841,24 @@ class Budget(Model):
     exhausted: bool
     ends_at: datetime | None = None
     notice: str | None = None
+
+
+class TenantLimit(Model):
+    """A limit of a tenant and its use.
+
+    A day starts at midnight UTC.
+
+    Attributes:
+        name: name of the limit in FOREASK_TENANT_LIMITS. Values: `requests_per_second`, `upload_bytes_per_day`,
+            `documents`, `collections`, `tokens_per_day`, `cost_per_day`, `query_tokens_per_day`, `query_cost_per_day`.
+        limit: maximum; None means unlimited.
+        used: existing documents or collections, or the use of today; None if it is not counted: of requests, of daily
+            amounts without a limit, and while the broker is unavailable.
+    """
+
+    name: str
+    limit: int | float | None = None
+    used: int | float | None = None
 
 
 class RefusedEntry(Model):

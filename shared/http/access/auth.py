@@ -215,7 +215,7 @@ class Needs(BeforeBody):
         try:
             return await identify(request, _password(request))
         except Unauthorized as error:
-            raise NoBasicKey(error.message) from error
+            raise NoBasicKey(error.message, key_state=error.key_state) from error
 
 
 # The tenant of a request whose key has the scope.
@@ -310,7 +310,7 @@ async def _authenticate(request: Request, password: str | None = None) -> Caller
         return Caller(TENANT_WITHOUT_KEYS, None, frozenset(Scope))
     key = _key(request) or password
     if key is None:
-        raise _unauthorized(request, "Send a key: `Authorization: Bearer KEY` or `X-API-Key: KEY`.")
+        raise _unauthorized(request, "Send a key: `Authorization: Bearer KEY` or `X-API-Key: KEY`.", "missing")
     sha256 = hash_of(key)
     return _of_settings(settings, sha256) or await _of_ledger(request, sha256)
 
@@ -369,16 +369,19 @@ async def _of_ledger(request: Request, sha256: bytes) -> Caller:
     # The duration of this lookup reveals nothing about keys, because it uses the hash of the sent key.
     key = await key_cache.find(sha256)
     if key is None:
-        raise _unauthorized(request, "The key is unknown.", _short(sha256))
+        raise _unauthorized(request, "The key is unknown.", "unknown", _short(sha256))
     if why := key.ended:  # by the ledger's clock, at most four seconds ago
-        raise _unauthorized(request, f"The key '{key.name}' {why}.", key.name)
+        state = "expired" if key.revoked_at is None else "revoked"
+        raise _unauthorized(request, f"The key '{key.name}' {why}.", state, key.name)
     key_cache.record_use(key)
     return Caller(key.tenant, key.name, key.scopes, key.filter, key.id, key.limits)
 
 
-def _unauthorized(request: Request, message: str, key_name: str | None = None) -> Unauthorized:
+def _unauthorized(
+    request: Request, message: str, key_state: str | None = None, key_name: str | None = None
+) -> Unauthorized:
     log.warning("key.refused", status=401, key=key_name, route=route_of(request.scope))
-    return Unauthorized(message)
+    return Unauthorized(message, key_state=key_state)
 
 
 def settings_name(sha256: bytes) -> str:

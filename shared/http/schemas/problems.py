@@ -36,6 +36,9 @@ class ProblemDetails(ReplyModel):
         None,
         description="Failing component: `ledger`, `broker`, `qdrant`, `llm`, `embedding`, or `worker` of a run",
     )
+    key_state: str | None = Field(
+        None, description="Why the key was refused: `missing`, `unknown`, `revoked` or `expired`"
+    )
     job_id: str | None = Field(None, description="Open job that the request would repeat")
     collections: list[str] | None = Field(
         None,

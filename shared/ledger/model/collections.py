@@ -134,6 +134,11 @@ class Collections:
         async with self._database.begin() as connection:
             return [collection_of(row) for row in (await connection.execute(SQL.page, parameters))]
 
+    async def count(self, tenant: str) -> int:
+        """Return the number of a tenant's collections."""
+        (row,) = await self._database.rows(SQL.count, {"tenant": tenant})
+        return int(row["total"])
+
     def index_name(self, embedding_model: str) -> str:
         """Name the collection of Qdrant for builds of an embedding model."""
         return self._index_names.for_embedding(embedding_model)

@@ -59,6 +59,10 @@ UNION ALL
 SELECT {collection_columns} FROM collections
 WHERE tenant = :tenant AND name > :after AND {is_live} ORDER BY name LIMIT :limit
 
+-- name: count
+-- Count a tenant's collections.
+SELECT count(*) AS total FROM collections WHERE tenant = :tenant AND {is_live}
+
 -- name: index_names
 -- List the collections of Qdrant.
 SELECT DISTINCT index_name FROM collections ORDER BY index_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from foreask_client.asynchronous.connection import Connection
-from foreask_client.models import Budget
+from foreask_client.models import Budget, TenantLimit
 from foreask_client.requests import Request, as_type, delete, get_items, given, segment
 
 
@@ -41,6 +41,11 @@ class BudgetsApi(Connection):
 
     async def delete_budget(self, budget_id: str, *, tenant: str | None = None) -> None:
         await self.send(delete(f"{_path(tenant)}/{segment(budget_id)}"))
+
+    async def limits(self, *, tenant: str | None = None) -> list[TenantLimit]:
+        """List the limits of a tenant and their use."""
+        path = "/v1/limits" if tenant is None else f"/v1/operator/tenants/{segment(tenant)}/limits"
+        return await self.send(get_items(path, TenantLimit))
 
 
 def _path(tenant: str | None) -> str:
