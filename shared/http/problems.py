@@ -144,6 +144,8 @@ def problem_of(error: Exception, instance: str | None = None) -> dict[str, Any]:
         problem["field"] = error.field
     if isinstance(error, InvalidFields):
         problem["errors"] = list(error.errors)
+    if isinstance(error, Unauthorized) and error.key_state is not None:
+        problem["key_state"] = error.key_state
     if isinstance(error, JobIsOpen):
         problem["job_id"] = str(error.job_id)
     if isinstance(error, NoCollection) and error.similar is not None:
