@@ -46,6 +46,7 @@ ADDRESSES = {
     "/keys": "keys",
     "/limits": "limits",
     "/audit": "audit",
+    "/tenants": "tenants",
     "/api": "api",
     "/lab/explain": "explain",
     "/lab/try": "try",

@@ -35,6 +35,7 @@ const ROUTES = [
   [/^\/answers\/(?<id>[^/]+)$/, () => import("./routes/shared.js")],
   GALLERY,
 ];
+const missing = () => import("./routes/missing.js"); // the screen of any other address
 const shortcutKeys = () => [
   ["/", say`Go to the question or search field`],
   [say`Ctrl K`, say`Go to a screen or a document`],
@@ -49,8 +50,6 @@ const TEXT_FIELDS = "input:not([type=file], [type=checkbox]), textarea, select, 
 let current = null;
 let help = false;
 let goPressed = false;
-
-const missing = () => import("./routes/missing.js");
 
 /** Load the screen of an address. @param {string} path */
 async function screenOf(path) {

@@ -965,7 +965,6 @@ export default {
   "{0} of {1} ready.": "{0} / {1} bereit.",
   "These limits are set in {0}.": "Diese Limits sind in {0} festgelegt.",
   "Page not found": "Seite nicht gefunden",
-  "There is no page at {0}. The link may be incomplete or out of date.": "Unter {0} gibt es keine Seite. Der Link ist möglicherweise unvollständig oder veraltet.",
   "A component does not answer. Uploads are accepted, and nothing is lost.": "Eine Komponente antwortet nicht. Uploads werden angenommen, und nichts geht verloren.",
   "A tenant appears with its first document. To make the first key of a tenant, run {0} on the server.": "Ein Mandant erscheint mit seinem ersten Dokument. Den ersten Schlüssel eines Mandanten erzeugt {0} auf dem Server.",
   "All components answer.": "Alle Komponenten antworten.",
@@ -1038,4 +1037,5 @@ export default {
   "No changes yet": "Noch keine Änderungen",
   "Tenant": "Mandant",
   "Time": "Zeit",
+  "No screen has this address. The link may be incomplete.": "Unter dieser Adresse gibt es keine Ansicht. Der Link ist möglicherweise unvollständig.",
 };

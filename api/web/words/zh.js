@@ -966,7 +966,6 @@ export default {
   "{0} of {1} ready.": "{0} / {1} 已就绪。",
   "These limits are set in {0}.": "这些限制在 {0} 中设置。",
   "Page not found": "找不到页面",
-  "There is no page at {0}. The link may be incomplete or out of date.": "{0} 处没有页面。链接可能不完整或已过时。",
   "A component does not answer. Uploads are accepted, and nothing is lost.": "某个组件没有响应。上传仍被接受，不会丢失任何内容。",
   "A tenant appears with its first document. To make the first key of a tenant, run {0} on the server.": "租户在有了第一个文档后才会显示。要创建租户的第一个密钥，请在服务器上运行 {0}。",
   "All components answer.": "所有组件均正常响应。",
@@ -1039,4 +1038,5 @@ export default {
   "No changes yet": "还没有更改",
   "Tenant": "租户",
   "Time": "时间",
+  "No screen has this address. The link may be incomplete.": "没有此地址的页面。链接可能不完整。",
 };
