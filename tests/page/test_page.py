@@ -28,7 +28,7 @@ async def test_answer_shows_sources_with_positions(visit):
 
 async def test_answered_question_is_accepted_and_retracted(visit, deployment):
     await ask(visit, "What are my holidays, please?")
-    await visit.page.get_by_role("button", name="\u2713 Helpful").click()
+    await visit.page.get_by_role("button", name="Helpful", exact=True).click()
     await expect(visit.page.locator(".notice")).to_contain_text("Your question now finds this passage")
     accepted = deployment.client.get("/v1/collections/default/accepted-questions").json()["items"]
     assert [each["question"] for each in accepted] == ["What are my holidays, please?"]

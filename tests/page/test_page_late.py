@@ -71,7 +71,7 @@ async def test_undo_retracts_the_accepted_passage(visit, deployment):
     sources = page.locator(".sources button")
     await expect(sources).to_have_count(2)
     await sources.nth(0).click()
-    await page.get_by_role("button", name="\u2713 Helpful").click()
+    await page.get_by_role("button", name="Helpful", exact=True).click()
     await expect(page.get_by_role("button", name="Undo")).to_be_visible()
     await sources.nth(1).click()
     await page.get_by_role("button", name="Undo").click()

@@ -4,6 +4,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, post } from "../api.js";
 import { redraw } from "../store.js";
 import { duration, path, plural } from "./format.js";
+import { icon } from "./icon.js";
 import { notify, problemCard } from "./notice.js";
 import { may } from "./permissions.js";
 import { prose } from "./prose.js";
@@ -102,8 +103,8 @@ function actionLine(turn, open, actions) {
   const helpful = turn.helpful.get(rated);
   const explain = `${ROOT}/lab/explain?collection=${encodeURIComponent(turn.collection)}#q=${encodeURIComponent(turn.searched)}`;
   return html`<p class="feedback">
-    ${isRated && may("feedback") ? html`<button aria-pressed=${String(helpful === true)} @click=${() => rate(turn, rated, true)}>\u2713 ${say`Helpful`}</button>
-    <button aria-pressed=${String(helpful === false)} @click=${() => rate(turn, rated, false)}>\u2715 ${say`Not helpful`}</button>` : nothing}
+    ${isRated && may("feedback") ? html`<button aria-pressed=${String(helpful === true)} @click=${() => rate(turn, rated, true)}>${icon("check")} ${say`Helpful`}</button>
+    <button aria-pressed=${String(helpful === false)} @click=${() => rate(turn, rated, false)}>${icon("x")} ${say`Not helpful`}</button>` : nothing}
     ${turn.answer ? html`<button class="quiet" @click=${() => actions.copy(turn)}>${say`Copy`}</button>` : nothing}
     ${turn.cited?.length && turn.queryId && actions.share ? html`<button class="quiet" @click=${() => actions.share?.(turn)}>${say`Share`}</button>` : nothing}
     ${actions.edit ? html`<button class="quiet" @click=${() => actions.edit?.(turn)}>${say`Edit`}</button>` : nothing}

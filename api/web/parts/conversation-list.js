@@ -6,6 +6,7 @@ import { ROOT } from "../api.js";
 import { isStoring, redraw } from "../store.js";
 import { isLasting, matching, moveToServer, nameFrom, remove, store, stored } from "./conversations.js";
 import { ago, plural } from "./format.js";
+import { icon } from "./icon.js";
 import { notify } from "./notice.js";
 import { say } from "./words.js";
 
@@ -54,8 +55,8 @@ function row(each, isCurrent, deleted) {
   return html`<li><a href=${addressOf(each)} aria-current=${isCurrent ? "true" : "false"}>
       <span class="clip" dir="auto">${each.name}</span>
       <span class="soft small">${plural(each.turns.length, "question")} \u00b7 ${ago(new Date(each.at).toISOString())}</span></a>
-    <button class="quiet" aria-label=${say`Rename ${each.name}`} @click=${() => startRenaming(each.id)}>\u270e</button>
-    <button class="quiet" aria-label=${say`Delete ${each.name}`} @click=${() => erase([each], deleted)}>\u2715</button></li>`;
+    <button class="quiet" aria-label=${say`Rename ${each.name}`} @click=${() => startRenaming(each.id)}>${icon("pencil")}</button>
+    <button class="quiet" aria-label=${say`Delete ${each.name}`} @click=${() => erase([each], deleted)}>${icon("x")}</button></li>`;
 }
 
 /** @param {string} id */

@@ -3,6 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { redraw } from "../store.js";
 import { duration } from "./format.js";
+import { icon } from "./icon.js";
 import { say } from "./words.js";
 
 /** @type {{text: string, undo?: () => void, then?: () => void} | null} */
@@ -43,7 +44,7 @@ export function notice() {
       ? html`<div class="notice">
           <span>${shown.text}</span>
           ${shown.undo ? html`<button class="quiet" @click=${undo}>${say`Undo`}</button>` : nothing}
-          <button class="quiet" aria-label=${say`Close`} @click=${end}>\u2715</button>
+          <button class="quiet" aria-label=${say`Close`} @click=${end}>${icon("x")}</button>
         </div>`
       : nothing}
   </div>`;

@@ -4,6 +4,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { bytes } from "../api.js";
 import { redraw, redrawNow } from "../store.js";
 import { nameOf } from "./format.js";
+import { icon } from "./icon.js";
 import { kindOf } from "./kinds.js";
 import { say } from "./words.js";
 
@@ -34,7 +35,7 @@ export function originalView(document, chunk, sentences, close) {
   return html`<section class="original" aria-labelledby="original-title" @keydown=${pressed}>
     <header class="bar-line"><h2 class="grow clip" id="original-title" tabindex="-1" dir="auto">${document.filename ?? nameOf(document)}</h2>
       ${viewer && !problem ? viewer.tools() : nothing}
-      <button class="quiet" aria-label=${say`Close original`} @click=${close}>\u2715</button></header>
+      <button class="quiet" aria-label=${say`Close original`} @click=${close}>${icon("x")}</button></header>
     <p class="small soft" role="status">${problem || viewer?.note() || say`Opening the original\u2026`}</p>
     ${viewer && !problem ? viewer.body() : nothing}
   </section>`;

@@ -4,6 +4,7 @@
 import { html } from "../vendor/lit-html.js";
 import { redraw } from "../store.js";
 import { count, listed } from "./format.js";
+import { icon } from "./icon.js";
 import { locate } from "./pdf-text.js";
 import { say } from "./words.js";
 
@@ -108,10 +109,10 @@ class PdfView {
     return `${texts.shown} ${rest}`.trim();
   }
 
-  tools = () => html`<button class="quiet" aria-label=${say`Previous page`} ?disabled=${this.number <= 1} @click=${() => this.turn(-1)}>\u25c2</button>
-    <button class="quiet" aria-label=${say`Next page`} ?disabled=${this.number >= this.file.numPages} @click=${() => this.turn(1)}>\u25b8</button>
-    <button class="quiet" aria-label=${say`Zoom out`} ?disabled=${this.zoom === ZOOMS[0]} @click=${() => this.magnify(-1)}>\u2212</button>
-    <button class="quiet" aria-label=${say`Zoom in`} ?disabled=${this.zoom === ZOOMS.at(-1)} @click=${() => this.magnify(1)}>+</button>
+  tools = () => html`<button class="quiet" aria-label=${say`Previous page`} ?disabled=${this.number <= 1} @click=${() => this.turn(-1)}>${icon("chevron-left")}</button>
+    <button class="quiet" aria-label=${say`Next page`} ?disabled=${this.number >= this.file.numPages} @click=${() => this.turn(1)}>${icon("chevron-right")}</button>
+    <button class="quiet" aria-label=${say`Zoom out`} ?disabled=${this.zoom === ZOOMS[0]} @click=${() => this.magnify(-1)}>${icon("minus")}</button>
+    <button class="quiet" aria-label=${say`Zoom in`} ?disabled=${this.zoom === ZOOMS.at(-1)} @click=${() => this.magnify(1)}>${icon("plus")}</button>
     <button class="quiet" aria-pressed=${String(this.zoom === 1)} @click=${() => this.magnify(0)}>${say`Fit width`}</button>`;
 
   /** @param {KeyboardEvent} event */

@@ -5,6 +5,7 @@ import { ROOT, get } from "../api.js";
 import { redraw } from "../store.js";
 import { channelBars } from "./bars.js";
 import { path, score } from "./format.js";
+import { icon } from "./icon.js";
 import { passage } from "./prose.js";
 import { citedSentences, inAddress, toPassage } from "./sentences.js";
 import { say } from "./words.js";
@@ -50,9 +51,9 @@ export function sourcePanel({ number, chunk, sentences }, many, index, show, clo
     <header class="bar-line">
       <h2 id="source-title" tabindex="-1">${say`Source ${number}`}</h2>
       <span class="grow soft small">${say`${index + 1} of ${many}`}</span>
-      <button class="quiet" aria-label=${say`Previous source`} ?disabled=${index === 0} @click=${() => show(index - 1)}>\u25c2</button>
-      <button class="quiet" aria-label=${say`Next source`} ?disabled=${index === many - 1} @click=${() => show(index + 1)}>\u25b8</button>
-      <button class="quiet" aria-label=${say`Close`} @click=${close}>\u2715</button>
+      <button class="quiet" aria-label=${say`Previous source`} ?disabled=${index === 0} @click=${() => show(index - 1)}>${icon("chevron-left")}</button>
+      <button class="quiet" aria-label=${say`Next source`} ?disabled=${index === many - 1} @click=${() => show(index + 1)}>${icon("chevron-right")}</button>
+      <button class="quiet" aria-label=${say`Close`} @click=${close}>${icon("x")}</button>
     </header>
     <p class="name" dir="auto">${where || chunk.title || chunk.external_id}</p>
     <p class="soft small" dir="auto">${chunk.filename ?? chunk.external_id}${chunk.page ? ` \u00b7 ${say`page ${chunk.page}`}` : ""}</p>

@@ -2,10 +2,11 @@
 
 import { html } from "../vendor/lit-html.js";
 import { count, plural } from "./format.js";
+import { icon } from "./icon.js";
 import { say } from "./words.js";
 
-/** @type {Record<string, string>} */
-const SHAPES = { ready: "\u25cf", failed: "\u2715", degraded: "\u25b2", deleting: "\u2715" };
+/** @type {Record<string, unknown>} */
+const SHAPES = { ready: icon("circle-check"), failed: icon("x"), degraded: icon("triangle-alert"), deleting: icon("x") };
 /** The states of documents, as users read them. @type {Record<string, string>} */
 export const STATES = {
   queued: say`queued`, parsing: say`parsing`, reading: say`reading`, indexing: say`indexing`, searchable: say`searchable`,
@@ -16,7 +17,7 @@ export const OPEN = ["queued", "parsing", "reading", "indexing", "searchable"];
 /** @param {string} state */
 export function stateMark(state) {
   const kind = OPEN.includes(state) ? "working" : state;
-  return html`<span class="state ${kind}"><span aria-hidden="true">${SHAPES[state] ?? "\u25d0"}</span> ${STATES[state] ?? state}</span>`;
+  return html`<span class="state ${kind}"><span aria-hidden="true">${SHAPES[state] ?? icon("circle-dashed")}</span> ${STATES[state] ?? state}</span>`;
 }
 
 /** Return whether another attempt may read more of a document. @param {Api["DocumentView"]} document */

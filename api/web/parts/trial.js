@@ -6,6 +6,7 @@ import { Problem, follow } from "../api.js";
 import { redraw } from "../store.js";
 import { bar } from "./bars.js";
 import { count, plural, duration, money, score } from "./format.js";
+import { icon } from "./icon.js";
 import { problemCard } from "./notice.js";
 import { say } from "./words.js";
 
@@ -104,7 +105,7 @@ function question(each) {
 
 /** @param {Written} each */
 export function checkMark(each) {
-  if (each.typed) return html`<span class="soft" role="img" aria-label=${say`yours`}>\u270e</span>`;
-  if (each.passed === null) return html`<span class="soft" role="img" aria-label=${say`not checked yet`}>\u25d0</span>`;
-  return each.passed ? html`<span class="good" role="img" aria-label=${say`kept`}>\u2713</span>` : html`<span class="bad" role="img" aria-label=${say`dropped`}>\u2715</span>`;
+  if (each.typed) return html`<span class="soft" role="img" aria-label=${say`yours`}>${icon("pencil")}</span>`;
+  if (each.passed === null) return html`<span class="soft" role="img" aria-label=${say`not checked yet`}>${icon("circle-dashed")}</span>`;
+  return each.passed ? html`<span class="good" role="img" aria-label=${say`kept`}>${icon("check")}</span>` : html`<span class="bad" role="img" aria-label=${say`dropped`}>${icon("x")}</span>`;
 }

@@ -4,6 +4,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { get, post, send } from "../api.js";
 import { redraw } from "../store.js";
 import { ago, plural, until } from "./format.js";
+import { icon } from "./icon.js";
 import { notify } from "./notice.js";
 import { say } from "./words.js";
 
@@ -62,7 +63,7 @@ function one(hook) {
   return html`<li class="webhook"><p class="bar-line"><span class="grow"><span class="name" dir="ltr">${hook.url}</span>
       <span class="soft small">${hook.events.length ? hook.events.join(", ") : say`all events`}${hook.disabled_at ? html` \u00b7 <span class="bad">${say`disabled ${ago(hook.disabled_at)}`}</span>` : hook.failing_since ? html` \u00b7 <span class="bad">${say`failing since ${ago(hook.failing_since)}`}</span>` : nothing}</span></span>
       ${hook.disabled_at ? html`<button @click=${() => attempt(() => post(`/v1/webhooks/${hook.id}/resume`))}>${say`Enable`}</button>` : nothing}
-      <button class="quiet" aria-label=${say`Delete the webhook ${hook.url}`} @click=${() => confirm(say`Delete this webhook and its log?`) && attempt(() => send("DELETE", `/v1/webhooks/${hook.id}`))}>\u2715</button></p>
+      <button class="quiet" aria-label=${say`Delete the webhook ${hook.url}`} @click=${() => confirm(say`Delete this webhook and its log?`) && attempt(() => send("DELETE", `/v1/webhooks/${hook.id}`))}>${icon("x")}</button></p>
     ${secret?.id === hook.id ? html`<p class="warning">${say`Copy the secret now. It is not shown again: ${html`<code>${secret.value}</code>`}`}</p>` : nothing}
     <details @toggle=${opened}><summary class="small">${say`Recent deliveries`}</summary>${log(hook)}</details></li>`;
 }

@@ -6,6 +6,7 @@ import { redraw } from "../store.js";
 import { listen } from "../events.js";
 import { ago, plural, money, nameOf, opening, path, score } from "../parts/format.js";
 import { columns } from "../parts/bars.js";
+import { icon } from "../parts/icon.js";
 import { kindOf, openingOf } from "../parts/kinds.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
@@ -318,7 +319,7 @@ function detail(chunk) {
   return html`<aside class="detail" aria-labelledby="chunk-title" @keydown=${pressed}>
     <header class="bar-line"><h2 id="chunk-title" tabindex="-1">${say`Chunk ${chunk.ordinal + 1}`}</h2>
       <span class="grow soft small">${originOf(chunk)}</span>
-      <button class="quiet" aria-label=${say`Close`} @click=${close}>\u2715</button></header>
+      <button class="quiet" aria-label=${say`Close`} @click=${close}>${icon("x")}</button></header>
     <p class="name" dir="auto">${path(chunk.heading_path)}</p>
     ${shown.document ? textOf(shown.document, chunk, citedIn(chunk)) : nothing}
     ${kind && !shown.isOriginal ? html`<p><button id="open-original" @click=${() => toggle(true)}>${openingOf(kind, chunk.page)}</button></p>` : nothing}
@@ -362,7 +363,7 @@ function askedOf(chunk) {
 
 /** @param {Api["AskedQuestionView"]} each */
 function askedQuestion(each) {
-  const mark = each.found && each.helpful !== false ? html`<span class="good" role="img" aria-label=${say`answered`}>\u25cf</span>` : html`<span class="bad" role="img" aria-label=${say`not answered`}>\u2715</span>`;
+  const mark = each.found && each.helpful !== false ? html`<span class="good" role="img" aria-label=${say`answered`}>${icon("circle-check")}</span>` : html`<span class="bad" role="img" aria-label=${say`not answered`}>${icon("x")}</span>`;
   return html`<li>${mark}<span class="grow"><span dir="auto">${each.question}</span><span class="soft small">${plural(each.times, "time")} \u00b7 ${ago(each.last_at)}</span></span>
     <span class="soft small number">${each.best_score === null ? "" : score(each.best_score)}</span></li>`;
 }
@@ -371,8 +372,8 @@ const ORIGIN = { generated: "", given: say`supplied with the document`, user: sa
 
 /** @param {Api["ChunkQuestion"]} each */
 function question(each) {
-  const mark = each.passed === null ? html`<span class="soft" role="img" aria-label=${say`not checked yet`}>\u25d0</span>`
-    : each.passed ? html`<span class="good" role="img" aria-label=${say`kept`}>\u2713</span>` : html`<span class="bad" role="img" aria-label=${say`dropped`}>\u2715</span>`;
+  const mark = each.passed === null ? html`<span class="soft" role="img" aria-label=${say`not checked yet`}>${icon("circle-dashed")}</span>`
+    : each.passed ? html`<span class="good" role="img" aria-label=${say`kept`}>${icon("check")}</span>` : html`<span class="bad" role="img" aria-label=${say`dropped`}>${icon("x")}</span>`;
   const why = [each.reason, ORIGIN[each.source]].filter(Boolean).join(" \u00b7 ");
   return html`<li class=${each.passed === false ? "dropped" : ""}>${mark}<span class="grow"><span dir="auto">${each.text}</span>
     ${why ? html`<span class="soft small">${why}</span>` : nothing}</span>

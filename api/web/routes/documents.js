@@ -7,6 +7,7 @@ import { listen } from "../events.js";
 import { redraw, remember, remembered } from "../store.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
 import { ago, count, plural, money, nameOf } from "../parts/format.js";
+import { icon } from "../parts/icon.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { OPEN, canRetry, progressOf, stateMark } from "../parts/state.js";
@@ -348,7 +349,7 @@ function row(each) {
     <span class="soft small number wide-only">${money(each.usage.cost)}</span>
     <span class="soft small number">${ago(each.updated_at)}</span>
     ${canRetry(each) && may("write") ? html`<button class="quiet" @click=${() => retry([each])}>${say`Try again`}</button>` : nothing}
-    ${may("write") ? html`<button class="quiet" aria-label=${say`Delete ${nameOf(each)}`} @click=${() => remove([each])}>\u2715</button>` : nothing}`;
+    ${may("write") ? html`<button class="quiet" aria-label=${say`Delete ${nameOf(each)}`} @click=${() => remove([each])}>${icon("x")}</button>` : nothing}`;
 }
 
 function nothingYet() {

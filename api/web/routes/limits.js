@@ -5,6 +5,7 @@ import { get, send } from "../api.js";
 import { redraw } from "../store.js";
 import { bar } from "../parts/bars.js";
 import { count, size } from "../parts/format.js";
+import { icon } from "../parts/icon.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { attempt } from "../parts/operations.js";
 import { may, server } from "../parts/permissions.js";
@@ -101,5 +102,5 @@ function table(all) {
       <td class="number">${isOurs(each) ? html`<form class="bar-line" @submit=${(/** @type {On<HTMLFormElement>} */ event) => change(each, event)}>
         <input name="limit" type="number" min="0" step="any" required value=${each.limit} aria-label=${say`Limit of ${nameOf(each)}`}><button type="submit" aria-label=${say`Change the limit of ${nameOf(each)}`}>${say`Change`}</button></form>` : count(each.limit)}</td>
       <td>${SETTERS[each.set_by]}</td>
-      <td>${isOurs(each) ? html`<button class="quiet" aria-label=${say`Delete the budget of ${nameOf(each)}`} @click=${() => remove(each)}>\u2715</button>` : nothing}</td></tr>`)}</tbody></table></div>`;
+      <td>${isOurs(each) ? html`<button class="quiet" aria-label=${say`Delete the budget of ${nameOf(each)}`} @click=${() => remove(each)}>${icon("x")}</button>` : nothing}</td></tr>`)}</tbody></table></div>`;
 }

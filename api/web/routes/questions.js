@@ -5,6 +5,7 @@ import { ROOT, get, latest, send } from "../api.js";
 import { redraw } from "../store.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
 import { ago, plural, score } from "../parts/format.js";
+import { icon } from "../parts/icon.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { say } from "../parts/words.js";
 
@@ -88,7 +89,7 @@ function list() {
 
 /** @param {Api["AskedQuestionView"]} each */
 function askedRow(each) {
-  const mark = each.found && each.helpful !== false ? html`<span class="good" role="img" aria-label=${say`answered`}>\u25cf</span>` : html`<span class="bad" role="img" aria-label=${say`not answered`}>\u2715</span>`;
+  const mark = each.found && each.helpful !== false ? html`<span class="good" role="img" aria-label=${say`answered`}>${icon("circle-check")}</span>` : html`<span class="bad" role="img" aria-label=${say`not answered`}>${icon("x")}</span>`;
   const facts = [plural(each.times, "time"), ago(each.last_at)];
   if (each.helpful !== null) facts.push(each.helpful ? say`helped` : say`did not help`);
   return html`<li>${mark}<span class="grow"><span dir="auto">${each.question}</span><span class="soft small">${facts.join(" \u00b7 ")}</span></span>

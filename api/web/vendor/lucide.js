@@ -40,4 +40,10 @@ export const SHAPES = {
   "arrow-up": svg`<path d="m5 12 7-7 7 7"/><path d="M12 19V5"/>`,
   "arrow-down": svg`<path d="M12 5v14"/><path d="m19 12-7 7-7-7"/>`,
   "upload": svg`<path d="M12 3v12"/><path d="m17 8-5-5-5 5"/><path d="M21 15v4a2 2 0 0 1-2 2H5a2 2 0 0 1-2-2v-4"/>`,
+  "circle-check": svg`<circle cx="12" cy="12" r="10"/><path d="m16 9-5.5 5.5L8 12"/>`,
+  "circle-dashed": svg`<path d="M10.1 2.182a10 10 0 0 1 3.8 0"/><path d="M13.9 21.818a10 10 0 0 1-3.8 0"/><path d="M17.609 3.721a10 10 0 0 1 2.69 2.7"/><path d="M2.182 13.9a10 10 0 0 1 0-3.8"/><path d="M20.279 17.609a10 10 0 0 1-2.7 2.69"/><path d="M21.818 10.1a10 10 0 0 1 0 3.8"/><path d="M3.721 6.391a10 10 0 0 1 2.7-2.69"/><path d="M6.391 20.279a10 10 0 0 1-2.69-2.7"/>`,
+  "triangle-alert": svg`<path d="m21.73 18-8-14a2 2 0 0 0-3.48 0l-8 14A2 2 0 0 0 4 21h16a2 2 0 0 0 1.73-3"/><path d="M12 9v4"/><path d="M12 17h.01"/>`,
+  "circle": svg`<circle cx="12" cy="12" r="10"/>`,
+  "minus": svg`<path d="M5 12h14"/>`,
+  "plus": svg`<path d="M5 12h14"/><path d="M12 5v14"/>`,
 };
