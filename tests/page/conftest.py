@@ -31,6 +31,7 @@ LEAVE = (
 )
 OURS, THEIRS = "key-of-ours-0123456789", "key-of-theirs-0123456789"
 FRESH = "key-of-fresh-0123456789"  # of a tenant without documents
+OPERATOR = "key-of-operator-0123456789"
 DOCUMENTS = {
     "leave.md": LEAVE,
     "travel.md": "# Travel\n\nAbroad, the per diem follows the table of the ministry.\n",
@@ -101,9 +102,12 @@ def api_keys(**keys: str) -> str:
 
 @pytest.fixture(scope="session")
 def keyed(deployment: Deployment) -> Iterator[httpx.Client]:
-    """A client of an API with keys of the documents' tenant and of two others."""
-    keys = api_keys(default=OURS, theirs=THEIRS, fresh=FRESH)
-    with another_api(deployment, "keyed", OURS, api_keys=keys, shared_answer_retention_days=7) as client:
+    """A client of an API with keys of the documents' tenant, of two others, and of an operator."""
+    keys = {
+        "api_keys": api_keys(default=OURS, theirs=THEIRS, fresh=FRESH),
+        "operator_keys": f"sha256:{hashlib.sha256(OPERATOR.encode()).hexdigest()}",
+    }
+    with another_api(deployment, "keyed", OURS, **keys, shared_answer_retention_days=7) as client:
         yield client
 
 

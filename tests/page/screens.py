@@ -10,7 +10,11 @@ SCREENS = (
     *("/lab/explain", "/lab/try", "/lab/compare", "/api"),
     *("/keys", "/limits", "/audit"),
 )
-_TAGS = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
+# Screens that are not in the navigation of a server without keys.
+TENANTS = "/tenants"
+MISSING = "/an/address/without/screen"
+OFF_NAVIGATION = (TENANTS, MISSING)
+_TAGS = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 _COLOURS = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
 _VIOLATIONS = """(options) => axe.run(options).then(({ violations }) =>
     violations.map(({ id, nodes }) => [id, nodes.map(({ target }) => target)]))"""

@@ -186,6 +186,55 @@ async def test_navigation_names_its_groups(visit):
     await expect(visit.page.get_by_role("group", name="Operations").locator("[aria-current=page]")).to_have_text("Work")
 
 
+async def test_palette_opens_screen_and_document(visit):
+    page = visit.page
+    await visit.go("/work")
+    field = page.get_by_role("combobox", name="Screen or document")
+    await page.keyboard.press("Control+k")
+    await expect(field).to_be_focused()
+    await require_accessible(page, "the palette")
+    await page.keyboard.type("exp")
+    await expect(page.get_by_role("option")).to_have_text(["Explain"])
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_title(re.compile("Explain"))
+    await expect(field).to_have_count(0)
+
+    await page.keyboard.press("Control+k")
+    await field.fill("travel")
+    await page.get_by_role("option", name="Travel").click()
+    await expect(page).to_have_url(re.compile("/documents/"))
+    await page.keyboard.press("Control+k")
+    await page.keyboard.press("Escape")
+    await expect(field).to_have_count(0)
+
+
+async def test_low_window_shows_all_screens_and_languages(visit):
+    await visit.page.set_viewport_size({"width": 1024, "height": 768})
+    await visit.go("/work")
+    await expect(visit.page.locator(".rail a")).to_have_count(14)
+    assert await visit.page.locator(".rail").evaluate("(rail) => rail.scrollHeight <= rail.clientHeight")
+    box = await visit.page.locator(".rail .language").bounding_box()
+    assert box["y"] + box["height"] <= 768
+
+
+@pytest.mark.parametrize("width", [390, 1024])
+async def test_explained_rows_fit_the_window(visit, width):
+    page = visit.page
+    await page.set_viewport_size({"width": width, "height": 800})
+    await visit.go("/lab/explain#q=How%20many%20days%20of%20leave%20does%20everybody%20have")
+    row = page.locator(".explained tbody tr").first
+    await expect(row).to_contain_text("Leave")
+    for part in (
+        row.locator(".passage-cell a"),
+        row.get_by_role("button", name="Add question"),
+        row.locator(".bar.bm25"),
+    ):
+        box = await part.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+    await require_accessible(page, f"explained, {width} pixels")
+
+
 async def test_opened_screen_takes_focus(visit):
     page = visit.page
     await visit.go("/documents")

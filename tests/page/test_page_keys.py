@@ -4,7 +4,7 @@ import httpx
 from playwright.async_api import expect
 
 from tests.page.conftest import FRESH, OURS, THEIRS, visiting
-from tests.page.screens import SCREENS
+from tests.page.screens import SCREENS, require_accessible
 
 QUESTION = "How many days of leave does everybody have?"
 
@@ -26,7 +26,7 @@ async def test_key_appears_in_no_address_source_or_log(browser, keyed, deploymen
         await visit.go("/ask")
         await expect(visit.page.get_by_role("dialog")).to_contain_text("requires an API key")
         await enter(visit.page, "a-wrong-key-0123456789")
-        await expect(visit.page.get_by_text("no longer accepts this key")).to_be_visible()
+        await expect(visit.page.get_by_text("This key is not valid")).to_be_visible()
         await enter(visit.page, OURS)
         await expect(visit.page.get_by_role("dialog")).to_have_count(0)
         assert await visit.page.evaluate("localStorage.getItem('foreask.key')") is None
@@ -50,6 +50,7 @@ async def test_key_revoked_during_work_loses_no_typed_text(browser, keyed):
         keyed.delete(f"/v1/keys/{first['id']}").raise_for_status()
         await visit.page.locator("#question").press_sequentially(" does everybody have?")
         await visit.page.keyboard.press("Enter")
+        await expect(visit.page.get_by_text("This key was revoked")).to_be_visible()
         await enter(visit.page, second["key"])
         await expect(visit.page.locator(".facts")).to_be_visible()
         await expect(visit.page.locator(".question-title")).to_have_text(QUESTION)
@@ -77,6 +78,8 @@ async def test_query_only_key_is_refused_management(browser, keyed):
         await visit.go("/ask")
         await enter(visit.page, key)
         await expect(visit.page.locator(".rail a")).to_have_text(["Ask", "Explain", "API"])
+        await expect(visit.page.locator(".account")).to_contain_text("default")
+        await expect(visit.page.locator(".account")).to_contain_text("website")
         await asked(visit.page)
         await visit.page.locator(".written .cited").first.click()
         await expect(visit.page.locator(".detail .marked")).to_contain_text("thirty days of leave")
@@ -212,13 +215,36 @@ async def test_undone_sharing_ends_the_link(browser, keyed):
         assert keyed.get(f"/v1{path}").status_code == 404
 
 
+DROPPED = """() => {
+    const dropped = new DataTransfer();
+    dropped.items.add(new File(["Parcels for the office in Kiel arrive at noon."], "parcels.txt"));
+    return dropped;
+}"""
+
+
+async def test_first_visit_uploads_dropped_file_and_asks(browser, keyed):
+    async with visiting(browser, str(keyed.base_url).rstrip("/")) as visit:
+        visit.allowed = ("401", "404")
+        page = visit.page
+        await with_key(visit, "/ask", FRESH)
+        await expect(page.locator("[aria-current=step]")).to_contain_text("Add documents")
+        await expect(page.locator(".steps")).to_contain_text("collection \u201cdefault\u201d")
+        await require_accessible(page, "the first visit")
+        await page.locator(".drop-zone").dispatch_event("drop", {"dataTransfer": await page.evaluate_handle(DROPPED)})
+        await expect(page.get_by_role("heading", name="Try one of these")).to_be_visible()
+        await asked(page, "When do parcels for the office in Kiel arrive?")
+        await expect(page.locator(".sources li").first).to_be_visible()
+        (document,) = keyed.get("/v1/documents", headers={"authorization": f"Bearer {FRESH}"}).json()["items"]
+        keyed.delete(f"/v1/documents/{document['id']}", headers={"authorization": f"Bearer {FRESH}"})
+
+
 async def test_first_visit_offers_upload_and_sample(browser, keyed):
     async with visiting(browser, str(keyed.base_url).rstrip("/")) as visit:
         visit.allowed = ("401",)
         page = visit.page
         await with_key(visit, "/ask", FRESH)
-        await expect(page.get_by_role("heading", name="No documents yet")).to_be_visible()
-        await expect(page.get_by_role("link", name="Add documents")).to_be_visible()
+        await expect(page.get_by_role("heading", name="No documents")).to_be_visible()
+        await expect(page.get_by_text("Choose files")).to_be_visible()
         await page.get_by_role("button", name="Try the sample").click()
         await expect(page.get_by_role("heading", name="Try one of these")).to_be_visible()
         await page.locator(".examples button").first.click()

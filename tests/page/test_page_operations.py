@@ -54,10 +54,16 @@ async def test_page_creates_limits_and_revokes_key(browser, keyed):
         rows = page.locator("tbody tr").filter(has_text="reporter")
         await expect(rows).to_have_count(3)
         await require_accessible(visit.page, "recorded changes")
-        await expect(rows.locator("th")).to_have_text(
+        await expect(rows.get_by_role("rowheader")).to_have_text(
             ["revoke key reporter", "change key reporter", "create key reporter"]
         )
-        await expect(rows.nth(1)).to_contain_text("limits.requests per second: 0.5")
+        await expect(rows.nth(1)).to_contain_text("requests per second: 0.5")
+        await page.get_by_label("Name of the object").fill("nobody")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_text("No changes match.")).to_be_visible()
+        await page.get_by_label("Name of the object").fill("reporter")
+        await page.keyboard.press("Enter")
+        await expect(rows).to_have_count(3)
         assert secret not in await page.content()
         without_dialogs(visit)
 

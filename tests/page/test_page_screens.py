@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.page.conftest import ask
-from tests.page.screens import SCREENS, fits, require_accessible
+from tests.page.screens import OFF_NAVIGATION, SCREENS, TENANTS, fits, require_accessible
 
 QUESTION = "How many days of leave does everybody have?"
 DOCUMENT = "/documents/{document}"
@@ -41,7 +41,7 @@ def address(path, deployment):
     return path.format(document=document)
 
 
-@pytest.mark.parametrize("path", [*SCREENS, COLLECTION, DOCUMENT])
+@pytest.mark.parametrize("path", [*SCREENS, COLLECTION, DOCUMENT, TENANTS])
 async def test_screen_recovers_from_failure_and_is_accessible(visit, deployment, path):
     page = visit.page
     visit.allowed = ("ERR_FAILED",)
@@ -54,7 +54,7 @@ async def test_screen_recovers_from_failure_and_is_accessible(visit, deployment,
     assert "unsafe" not in policy
     trouble = page.locator(".trouble")
     await expect(trouble).to_have_count(1)
-    assert await page.locator("nav a[aria-current=page]").count() == (path != COLLECTION)
+    assert await page.locator("nav a[aria-current=page]").count() == (path not in {COLLECTION, TENANTS})
 
     await page.unroute(api_requests)
     await trouble.get_by_role("button", name="Try again").click()
@@ -65,8 +65,9 @@ async def test_screen_recovers_from_failure_and_is_accessible(visit, deployment,
     await in_windows(page, FEW, path)
 
 
-@pytest.mark.parametrize("path", [*SCREENS, COLLECTION, DOCUMENT])
+@pytest.mark.parametrize("path", [*SCREENS, COLLECTION, DOCUMENT, *OFF_NAVIGATION])
 async def test_screen_is_accessible_in_all_windows(visit, deployment, path):
+    visit.allowed = ("404",)
     await visit.go(address(path, deployment))
     await expect(visit.page.locator("main")).not_to_be_empty()
     await in_windows(visit.page, WINDOWS, path)

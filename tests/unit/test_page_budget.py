@@ -21,16 +21,16 @@ STYLES = sum(len(file.compressed) for name, file in PAGE.files.items() if name.e
 @pytest.mark.parametrize("screen", sorted(set(ADDRESSES.values())))
 def test_each_screen_stays_small(screen):
     document = len(gzip.compress(PAGE.document("", screen).encode()))
-    assert document + STYLES + sum(MODULES[name] for name in PAGE.modules(screen)) <= 46_000
+    assert document + STYLES + sum(MODULES[name] for name in PAGE.modules(screen)) <= 50_000
     for name, file in PAGE.files.items():
         if name.startswith(_WORDS):
-            assert len(file.compressed) <= 18_300, name
+            assert len(file.compressed) <= 19_600, name
 
 
 def test_all_screens_together_stay_small():
     document = len(gzip.compress(PAGE.document("", "ask").encode()))
-    assert document + STYLES + sum(MODULES.values()) <= 175_000
-    assert len(MODULES) <= 95
+    assert document + STYLES + sum(MODULES.values()) <= 182_000
+    assert len(MODULES) <= 100
 
 
 def test_third_party_code_stays_small():

@@ -110,7 +110,7 @@ const reads = ({ stages: { read }, pace }) => Boolean(pace?.workers.read || read
 
 /** @param {string} words @param {Api["StageView"]} each */
 function stage(words, each) {
-  return html`<div class="card"><h3>${words}</h3>
+  return html`<div class="card"><h2>${words}</h2>
     <dl><div><dt>${say`running`}</dt><dd>${count(each.in_flight)}</dd></div><div><dt>${say`due`}</dt><dd>${count(each.due)}</dd></div>
       <div><dt>${say`delayed`}</dt><dd>${count(each.delayed)}</dd></div></dl>
     <p class="soft small">${each.oldest_seconds === null ? say`queue is empty` : say`oldest waiting ${duration(each.oldest_seconds)}`}</p></div>`;
@@ -119,7 +119,7 @@ function stage(words, each) {
 /** @param {Api["LimitView"][] | null} all */
 function limits(all) {
   if (!all) return html`<p class="soft">${say`Unknown: the broker is unavailable.`}</p>`;
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Limits`}><table><thead><tr><th>${say`limit`}</th><th class="number">${say`used`}</th><th></th><th class="number">${say`in flight`}</th><th>${say`provider`}</th></tr></thead>
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Limits`}><table><thead><tr><th>${say`limit`}</th><th class="number">${say`used`}</th><th><span class="hidden">${say`share`}</span></th><th class="number">${say`in flight`}</th><th>${say`provider`}</th></tr></thead>
     <tbody>${all.map((each) => html`<tr><th scope="row">${LIMITS[each.name.replace(" ", "_")] ?? each.name}</th>
       <td class="number">${each.per_minute ? say`${count(each.used)} of ${count(each.per_minute)} per minute` : say`${count(each.used)} in the last minute`}</td>
       <td>${each.per_minute ? bar(each.used / each.per_minute, each.used > each.per_minute * 0.9 ? "degraded" : "working") : nothing}</td>
@@ -134,7 +134,7 @@ function budgets(all) {
   /** @param {Api["BudgetView"]} budget */
   const limit = (budget) => (budget.unit === "tokens" ? plural(budget.limit, "token") : money(budget.limit));
   const periods = { day: say`a day`, month: say`a month`, total: say`in total` };
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Budgets`}><table><thead><tr><th>${say`budget`}</th><th class="number">${say`spent`}</th><th></th><th class="number">${say`reserved`}</th><th class="number">${say`limit`}</th><th>${say`state`}</th></tr></thead>
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Budgets`}><table><thead><tr><th>${say`budget`}</th><th class="number">${say`spent`}</th><th><span class="hidden">${say`share`}</span></th><th class="number">${say`reserved`}</th><th class="number">${say`limit`}</th><th>${say`state`}</th></tr></thead>
     <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${each.collection ?? (each.job_id ? say`job ${each.job_id}` : say`everything`)}</th>
       <td class="number">${amount(each, each.spent)}</td>
       <td>${bar((each.spent + each.reserved) / each.limit, each.exhausted ? "degraded" : "working")}</td>
