@@ -46,6 +46,7 @@ from shared.http.strict_route import StrictRoute
 from shared.query.answer import Answer, Answerer
 from shared.query.condense import Turn
 from shared.query.retrieve import Retrieval, RetrievedChunk
+from shared.query.retrieve.notice import Notice
 from shared.query.retrieve.scores.fusion import Ranks
 
 router = APIRouter(prefix="/v1", tags=["queries"], route_class=StrictRoute)
@@ -199,6 +200,7 @@ def _candidates(retrieval: Retrieval) -> CandidatesView:
 
 def _metadata(body: RetrieveBody, retrieval: Retrieval, usage: Usage, stopwatch: _Stopwatch) -> QueryMetadata:
     usage += retrieval.usage
+    notices = _notices(retrieval)
     return QueryMetadata(
         query_id=retrieval.query_id,
         question=body.question,
@@ -208,15 +210,15 @@ def _metadata(body: RetrieveBody, retrieval: Retrieval, usage: Usage, stopwatch:
         milliseconds={**retrieval.trace.milliseconds, "total": stopwatch.milliseconds()},
         skipped=dict(retrieval.trace.skipped),
         unknown_fields=list(retrieval.unknown_fields),
-        notice=_notice(retrieval),
+        notice=" ".join(each.sentence for each in notices) or None,
+        notice_codes=[each.code for each in notices],
         explain=_explanation(body, retrieval) if body.explain else None,
     )
 
 
-def _notice(retrieval: Retrieval) -> str | None:
+def _notices(retrieval: Retrieval) -> list[Notice]:
     damage = retrieval.collection.damage
-    sentences = [*([] if damage is None else [damage.sentence]), *retrieval.notices]
-    return " ".join(sentences) or None
+    return [*([] if damage is None else [Notice("index_damaged", damage.sentence)]), *retrieval.notices]
 
 
 def _explanation(body: RetrieveBody, retrieval: Retrieval) -> Explanation:

@@ -231,7 +231,7 @@ class _Completion:
             certain=answer.is_certain,
             incomplete_reason=answer.incomplete_reason,
             query_id=self.retrieval.query_id,
-            notice=" ".join(self.retrieval.notices) or None,
+            notice=" ".join(each.sentence for each in self.retrieval.notices) or None,
         )
 
 

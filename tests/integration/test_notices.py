@@ -84,6 +84,7 @@ async def test_known_fields_have_no_notice(client, filter_):
 
     assert [chunk["external_id"] for chunk in result["chunks"]] == ["leave.md"]
     assert (result["metadata"]["unknown_fields"], result["metadata"]["notice"]) == ([], None)
+    assert result["metadata"]["notice_codes"] == []
 
 
 @pytest.mark.parametrize(
@@ -116,6 +117,7 @@ async def test_answers_and_streams_report_unknown_fields(client):
     completed = (await client.post("/v1/chat/completions", json=chat, headers=ALICE)).json()
 
     assert answer["found"] is False
+    assert answer["metadata"]["notice_codes"] == ["unknown_fields"]
     of_events = [events[name]["metadata"]["notice"] for name in ("retrieved", "done")]
     for notice in (answer["metadata"]["notice"], *of_events, completed["foreask"]["notice"]):
         assert notice.startswith(SENTENCE)

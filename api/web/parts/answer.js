@@ -9,6 +9,7 @@ import { notify, problemCard } from "./notice.js";
 import { may } from "./permissions.js";
 import { prose } from "./prose.js";
 import { asRequest } from "./request.js";
+import { resultNotice } from "./result-notice.js";
 import { sourcesOf } from "./turns.js";
 import { say } from "./words.js";
 
@@ -37,7 +38,7 @@ export function answerView(turn, open, isLast, busy, actions) {
     ${phase === "searching" ? html`<p class="soft">${say`Searching\u2026`}</p>` : nothing}
     ${turn.isNew ? html`<p class="hidden" role="status">${spoken(turn)}</p>` : nothing}
     <div class="written">${prose(turn.answer, (number) => cite(turn, number, open, actions))}</div>
-    ${turn.notice ? html`<p class="warning" lang="en" dir="ltr">${turn.notice}</p>` : nothing}
+    ${resultNotice(turn)}
     ${turn.stopped ? html`<p class="soft">${say`Stopped.`}</p>` : nothing}
     ${turn.incomplete_reason ? html`<p class="warning">${INCOMPLETE[turn.incomplete_reason] ?? INCOMPLETE.interrupted}</p>` : nothing}
     ${problemCard(problem, () => actions.again?.(turn))}

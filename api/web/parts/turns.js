@@ -8,7 +8,7 @@ import { cut } from "./format.js";
 /** @typedef {{number: number, chunk: SourceChunk, sentences: [number, number][]}} Source its sentences support the answer */
 /**
  * @typedef {{id: number, question: string, searched: string, collection: string, phase: "searching" | "writing" | "done", answer: string, chunks: SourceChunk[],
- *   cited: Source[] | null, form: string, found: boolean, certain: boolean, incomplete_reason: string | null, notice: string | null, facts: {passages: number, seconds: number, tokens: number, removed: number} | null, queryId: string | null, documents: string[],
+ *   cited: Source[] | null, form: string, found: boolean, certain: boolean, incomplete_reason: string | null, notice: string | null, noticeCodes: string[], facts: {passages: number, seconds: number, tokens: number, removed: number} | null, queryId: string | null, documents: string[],
  *   problem: any, stopped: boolean, isNew: boolean, helpful: Map<string, boolean>, history: Api["MessageBody"][]}} Turn
  */
 
@@ -18,7 +18,7 @@ let made = 0;
 
 /** @param {string} question @param {string} collection @param {Turn[]} before @returns {Turn} */
 export const newTurn = (question, collection, before) => ({
-  id: ++made, question, searched: question, collection, phase: "searching", answer: "", chunks: [], cited: null, form: "", found: true, certain: true, incomplete_reason: null, notice: null, facts: null,
+  id: ++made, question, searched: question, collection, phase: "searching", answer: "", chunks: [], cited: null, form: "", found: true, certain: true, incomplete_reason: null, notice: null, noticeCodes: [], facts: null,
   queryId: null, documents: [], problem: null, stopped: false, isNew: true, helpful: new Map(), history: historyOf(before),
 });
 
@@ -44,6 +44,7 @@ export function sourcesOf({ found, cited, chunks }) {
 export function apply(turn, name, data) {
   if (name === "retrieved") {
     Object.assign(turn, { phase: "writing", chunks: data.chunks, documents: documentsOf(data.chunks), queryId: data.metadata.query_id, searched: data.metadata.question, notice: data.metadata.notice });
+    turn.noticeCodes = data.metadata.notice_codes ?? []; // none from an older server
   } else if (name === "token") {
     turn.answer += data.text;
   } else if (name === "done") {

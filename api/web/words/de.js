@@ -1038,4 +1038,9 @@ export default {
   "Tenant": "Mandant",
   "Time": "Zeit",
   "No screen has this address. The link may be incomplete.": "Unter dieser Adresse gibt es keine Ansicht. Der Link ist möglicherweise unvollständig.",
+  "No document has the fields of the filter.": "Kein Dokument hat die Felder des Filters.",
+  "No document of this collection is searchable yet.": "Noch ist kein Dokument dieser Sammlung durchsuchbar.",
+  "No document passes the filter.": "Kein Dokument entspricht dem Filter.",
+  "The index of this collection is being repaired, so passages may be missing.": "Der Index dieser Sammlung wird repariert, daher können Passagen fehlen.",
+  "This collection has no documents yet.": "Diese Sammlung hat noch keine Dokumente.",
 };

@@ -1039,4 +1039,9 @@ export default {
   "Tenant": "租户",
   "Time": "时间",
   "No screen has this address. The link may be incomplete.": "没有此地址的页面。链接可能不完整。",
+  "No document has the fields of the filter.": "没有文档包含筛选条件中的字段。",
+  "No document of this collection is searchable yet.": "此集合中还没有可搜索的文档。",
+  "No document passes the filter.": "没有文档符合筛选条件。",
+  "The index of this collection is being repaired, so passages may be missing.": "此集合的索引正在修复，因此可能缺少部分段落。",
+  "This collection has no documents yet.": "此集合还没有文档。",
 };

@@ -334,6 +334,8 @@ class QueryMetadata(Model):
         notice: why nothing was found although the documents may have the answer, or why results may be wrong or
             incomplete: no document has a field of the filter or passes it, the collection has no documents yet, or its
             index is being repaired.
+        notice_codes: reasons of the notice, for clients that write their own sentences; empty without a notice. Values:
+            `index_damaged`, `no_documents`, `nothing_searchable`, `unknown_fields`, `nothing_chosen`.
         unknown_fields: fields of `filter` that no document of the collection has, nor the collection declares.
         explain: with `explain`: explanation of the ranking.
     """
@@ -346,6 +348,7 @@ class QueryMetadata(Model):
     milliseconds: dict[str, float] = {}
     skipped: dict[str, str] = {}
     notice: str | None = None
+    notice_codes: list[str] = []
     unknown_fields: list[str] = []
     explain: Json | None = None
 
@@ -853,7 +856,7 @@ class TenantLimit(Model):
             `documents`, `collections`, `tokens_per_day`, `cost_per_day`, `query_tokens_per_day`, `query_cost_per_day`.
         limit: maximum; None means unlimited.
         used: existing documents or collections, or the use of today; None if it is not counted: of requests, of daily
-            amounts without a limit, and while the broker is unavailable.
+            amounts without a limit, of the ingest before its first generation, and while the broker is unavailable.
     """
 
     name: str

@@ -19,6 +19,7 @@ from shared.http.access.auth import Caller
 from shared.http.schemas.queries import RetrieveBody
 from shared.ledger.model.collections import Collections
 from shared.query.retrieve import Retrieval
+from shared.query.retrieve.notice import Notice
 from shared.vectors.schema.filters import fields_of
 
 _SECONDS = 1.0  # a query does not wait longer for the ledger, which it can do without
@@ -50,19 +51,22 @@ async def _add(
     if retrieval.unknown_fields:
         # A key with a filter must not learn the fields of other documents.
         known = () if caller.filter is not None else _known(collection)
-        retrieval.notices = [_sentence(retrieval.unknown_fields, known, collection.name)]
+        sentence = _sentence(retrieval.unknown_fields, known, collection.name)
+        retrieval.notices = [Notice("unknown_fields", sentence)]
     elif is_empty and (body.filter is not None or body.document_ids is not None):
         chosen = "passes the filter" if body.filter is not None else "is among `document_ids`"
-        retrieval.notices = [f"No searchable document of the collection '{collection.name}' {chosen}."]
+        sentence = f"No searchable document of the collection '{collection.name}' {chosen}."
+        retrieval.notices = [Notice("nothing_chosen", sentence)]
 
 
-async def _reason(collection: Collection, collections: Collections) -> str | None:
+async def _reason(collection: Collection, collections: Collections) -> Notice | None:
     """Return why a collection has nothing to find; None if it has."""
     counts = (await collections.document_counts(collection.tenant, [collection.id]))[collection.id]
     if not any(counts.values()):
-        return f"The collection '{collection.name}' has no documents yet."
+        return Notice("no_documents", f"The collection '{collection.name}' has no documents yet.")
     if not any(counts.get(state) for state in _FOUND_STATES):
-        return f"No document of the collection '{collection.name}' is searchable yet."
+        sentence = f"No document of the collection '{collection.name}' is searchable yet."
+        return Notice("nothing_searchable", sentence)
     return None
 
 

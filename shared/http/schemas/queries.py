@@ -22,6 +22,7 @@ from shared.http.schemas.common import (
 )
 from shared.query.answer import Form, IncompleteReason
 from shared.query.retrieve import CHANNELS, Channel, FusionName, QuestionOrigin, ReturnOrder, ReturnUnit
+from shared.query.retrieve.notice import NoticeCode
 from shared.query.rewrite import MAX_QUERIES
 
 
@@ -326,6 +327,9 @@ class QueryMetadata(ReplyModel):
         description="Why nothing was found although the documents may have the answer, or why results may be wrong or"
         " incomplete: no document has a field of the filter or passes it, the collection has no documents yet, or its"
         " index is being repaired",
+    )
+    notice_codes: list[NoticeCode] = Field(
+        [], description="Reasons of the notice, for clients that write their own sentences; empty without a notice"
     )
     unknown_fields: list[str] = Field(
         [], description="Fields of `filter` that no document of the collection has, nor the collection declares"

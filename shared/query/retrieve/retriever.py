@@ -24,6 +24,7 @@ from shared.providers.reranking import Reranker
 from shared.providers.tokens import EstimatingCounter, TokenCounter
 from shared.query.retrieve.assembly import DistinctChunks, ordered, within_budget, without_overlaps
 from shared.query.retrieve.chunks import Cosines, RetrievedChunk, chunk_of, origin_of
+from shared.query.retrieve.notice import Notice
 from shared.query.retrieve.query import Channel, Query
 from shared.query.retrieve.question_vectors import QuestionVectors
 from shared.query.retrieve.rank_probe import ExpectedChunk, Scopes, expected_ranks, settled
@@ -94,7 +95,7 @@ class Retrieval:
         query_id: id of the query for feedback; None until it has one.
         collection: the searched collection.
         unknown_fields: fields of the query's filter that no document has; see `shared.http.queries.notices`.
-        notices: sentences about the result, such as why it is empty.
+        notices: notices about the result, such as why it is empty.
     """
 
     collection: Collection
@@ -112,7 +113,7 @@ class Retrieval:
     expected: Sequence[ExpectedChunk] = ()
     query_id: UUID | None = None
     unknown_fields: Sequence[str] = ()
-    notices: Sequence[str] = ()
+    notices: Sequence[Notice] = ()
 
     def hide_users_questions(self) -> None:
         """Remove the texts of users' questions, which only some keys may read; their origin stays."""

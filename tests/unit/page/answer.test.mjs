@@ -19,3 +19,18 @@ test("notice about a damaged index is shown with the answer", async () => {
   apply(turn, "retrieved", { chunks: [], metadata: { ...METADATA, notice: NOTICE } });
   assert.ok(view().includes(NOTICE));
 });
+
+test("notice has the language of the page if its codes are known", async () => {
+  const load = openPage({ languages: ["de"], replies: () => ({ items: [] }) });
+  const { newTurn, apply } = await load("parts/turns.js");
+  const { resultNotice } = await load("parts/result-notice.js");
+  const { default: german } = await load("words/de.js");
+  const turn = newTurn("Wie viele Tage?", "default", []);
+  const shown = (codes) => {
+    apply(turn, "retrieved", { chunks: [], metadata: { ...METADATA, notice: NOTICE, notice_codes: codes } });
+    return drawn(resultNotice(turn)).text.trim();
+  };
+  assert.equal(shown(["no_documents"]), german["This collection has no documents yet."]);
+  assert.equal(shown(["no_documents", "of_next_release"]), NOTICE);
+  assert.equal(shown([]), NOTICE);
+});
