@@ -117,6 +117,46 @@ def test_rows_of_window_are_drawn_and_read():
     assert passes("documents")
 
 
+@guards(
+    "api/web/parts/permissions.js",
+    "me.key !== null && me.scopes",
+    "me.scopes",
+    means="a user without keys sees the operator's screen",
+)
+@guards(
+    "api/web/parts/navigation.js",
+    " || Boolean(or && may(or))",
+    "",
+    means="an operator cannot open the recorded changes",
+)
+@guards(
+    "api/web/parts/navigation.js",
+    "allowedScreens().find((screen)",
+    "SCREENS.find((screen)",
+    means="a letter opens a screen that the key may not use",
+)
+@guards(
+    "api/web/api.js",
+    "facts.key_state ??",
+    "null ??",
+    means="the page calls a revoked key invalid",
+)
+@guards(
+    "api/web/api.js",
+    "facts.error?.message ||",
+    "",
+    means="a key that may not ask is told that the server did not respond",
+)
+@guards(
+    "api/web/parts/palette.js",
+    ", ...seen.documents]",
+    "]",
+    means="the palette offers no documents",
+)
+def test_frame_follows_rights_of_key():
+    assert passes("frame")
+
+
 def test_events_reach_tab_after_lost_connection():
     assert passes("events")
 
@@ -203,8 +243,30 @@ def test_work_screen_names_bottleneck():
     "notice: null",
     means="readers of an answer do not know that its index is being repaired",
 )
+@guards(
+    "api/web/parts/result-notice.js",
+    "codes.every((code)",
+    "codes.some((code)",
+    means="a notice of the next release is lost",
+)
 def test_answer_shows_notice_of_index():
     assert passes("answer")
+
+
+@guards(
+    "api/web/parts/limits.js",
+    "share >= NEARLY",
+    "share > 1",
+    means="a limit that is nearly reached looks like any other",
+)
+@guards(
+    "api/web/parts/limits.js",
+    "limit !== null || used !== null",
+    "limit !== null",
+    means="the numbers of documents and collections are hidden without a limit",
+)
+def test_limits_are_shown_with_use():
+    assert passes("limits")
 
 
 @guards(

@@ -2,13 +2,10 @@
 
 import { table } from "../kit/table.js";
 import { bar } from "./bars.js";
-import { count, decimal, size } from "./format.js";
+import { count, money, size } from "./format.js";
 import { say } from "./words.js";
 
 /** @typedef {Api["TenantLimitView"]} Limit */
-
-/** @param {number} value in the currency of the prices */
-const amount = (value) => decimal(value, 2);
 
 /** Each limit: its name, and how its values are written. @type {Record<Limit["name"], [string, (value: number) => string]>} */
 const LIMITS = {
@@ -17,9 +14,9 @@ const LIMITS = {
   documents: [say`Documents`, count],
   collections: [say`Collections`, count],
   tokens_per_day: [say`Tokens of the ingest per day`, count],
-  cost_per_day: [say`Cost of the ingest per day`, amount],
+  cost_per_day: [say`Cost of the ingest per day`, money],
   query_tokens_per_day: [say`Tokens of queries per day`, count],
-  query_cost_per_day: [say`Cost of queries per day`, amount],
+  query_cost_per_day: [say`Cost of queries per day`, money],
 };
 const NEARLY = 0.9; // share of a limit from which its bar warns
 

@@ -4,11 +4,12 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { get, send } from "../api.js";
 import { redraw } from "../store.js";
 import { bar } from "../parts/bars.js";
-import { count, size } from "../parts/format.js";
+import { count } from "../parts/format.js";
 import { icon } from "../parts/icon.js";
+import { limitTable } from "../parts/limits.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { attempt } from "../parts/operations.js";
-import { may, server } from "../parts/permissions.js";
+import { may } from "../parts/permissions.js";
 import { polling } from "../parts/polling.js";
 import { say } from "../parts/words.js";
 
@@ -17,18 +18,15 @@ export const titled = true;
 const PERIODS = { day: say`a day`, month: say`a month`, total: say`in total` };
 const UNITS = { money: say`money`, tokens: say`tokens` };
 const SETTERS = { settings: say`settings`, operator: say`operator`, tenant: say`tenant` };
-const LIMITS = /** @type {const} */ ([["requests_per_second", say`Requests per second`, count], ["upload_bytes_per_day", say`Uploads per day`, size], ["documents", say`Documents`, count],
-  ["collections", say`Collections`, count], ["tokens_per_day", say`Tokens of the ingest per day`, count], ["cost_per_day", say`Cost of the ingest per day`, count],
-  ["query_tokens_per_day", say`Tokens of queries per day`, count], ["query_cost_per_day", say`Cost of queries per day`, count]]);
 
-/** @type {{budgets: Api["BudgetView"][] | null, limits: Api["LimitsView"] | null, names: string[], problem: any}} */
-const seen = { budgets: null, limits: null, names: [], problem: null };
+/** @type {{budgets: Api["BudgetView"][] | null, limits: Api["TenantLimitView"][], names: string[], problem: any}} */
+const seen = { budgets: null, limits: [], names: [], problem: null };
 const { start, poll, stop } = polling(seen, async () => {
-  seen.budgets = (await get("/v1/budgets")).items;
+  const [budgets, limits] = await Promise.all([get("/v1/budgets"), get("/v1/limits")]);
+  Object.assign(seen, { budgets: budgets.items, limits: limits.items });
 });
 
 export async function load() {
-  server().then((me) => ((seen.limits = me?.limits ?? null), redraw()));
   get("/v1/collections?limit=200").then(({ items }) => ((seen.names = items.map((each) => each.name)), redraw()), () => {});
   await start();
 }
@@ -70,7 +68,6 @@ async function remove(budget) {
 
 export function view() {
   const { budgets, limits, problem } = seen;
-  const shown = limits ? LIMITS.filter(([name]) => limits[name] !== null) : [];
   return html`<section class="column wide">
     ${problemCard(problem, load)}
     <h2>${say`Budgets`}</h2>
@@ -78,7 +75,7 @@ export function view() {
     ${budgets?.length ? table(budgets) : nothing}
     ${may("manage") ? addition() : nothing}
     <h2>${say`Limits`}</h2>
-    ${shown.length ? html`<table><tbody>${shown.map(([name, words, written]) => html`<tr><th scope="row">${words}</th><td class="number">${written(limits?.[name] ?? 0)}</td></tr>`)}</tbody></table>` : html`<p class="soft">${say`No limits of this tenant.`}</p>`}
+    ${limitTable(limits, say`Limits`)}
     <p class="soft small">${say`The operator sets these limits in ${html`<code>FOREASK_TENANT_LIMITS</code>`}. Limits of a key are set with the key.`}</p>
   </section>`;
 }

@@ -794,7 +794,6 @@ export default {
   "Limit of {0}": "Limit für {0}",
   "Limits and budgets": "Limits und Budgets",
   "No budgets. A budget stops the generation of questions before its amount is exceeded. Documents are still accepted and found by their texts.": "Keine Budgets. Ein Budget stoppt das Erzeugen von Fragen, bevor sein Betrag überschritten wird. Dokumente werden weiterhin angenommen und über ihre Texte gefunden.",
-  "No limits of this tenant.": "Keine Limits für diesen Mandanten.",
   "Period": "Zeitraum",
   "Set a budget": "Budget festlegen",
   "Set budget": "Budget festlegen",

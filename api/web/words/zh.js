@@ -795,7 +795,6 @@ export default {
   "Limit of {0}": "{0} 的限额",
   "Limits and budgets": "限制与预算",
   "No budgets. A budget stops the generation of questions before its amount is exceeded. Documents are still accepted and found by their texts.": "没有预算。预算会在超出额度之前停止生成问题。文档仍会被接收，并可通过文本找到。",
-  "No limits of this tenant.": "此租户没有限制。",
   "Period": "周期",
   "Set a budget": "设置预算",
   "Set budget": "设置预算",

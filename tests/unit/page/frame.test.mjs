@@ -1,0 +1,71 @@
+// The frame: screens by the scopes of the key, its name, the palette, and refused keys.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { drawn, openPage, settled } from "./browser.mjs";
+
+const ALL = ["read", "ask", "feedback", "write", "manage"];
+
+/** Return the modules of a page whose key has these rights. */
+async function pageOf(me) {
+  const load = openPage({ replies: (path) => (path.startsWith("/v1/documents") ? { items: [{ id: "1", title: "Travel" }] } : me) });
+  const { loadPermissions } = await load("parts/permissions.js");
+  await loadPermissions();
+  const navigation = await load("parts/navigation.js");
+  return { load, navigation, paths: navigation.allowedScreens().map(({ path }) => path) };
+}
+
+test("operator sees screens of operators only", async () => {
+  const { paths } = await pageOf({ tenant: null, key: "night-shift", scopes: ["operator"] });
+  assert.deepEqual(paths, ["/audit", "/tenants", "/api"]);
+});
+
+test("user without keys sees no screen of operators", async () => {
+  const { paths } = await pageOf({ tenant: "default", key: null, scopes: [...ALL, "operator"] });
+  assert.ok(paths.includes("/keys") && !paths.includes("/tenants"));
+});
+
+test("navigation names tenant and key, and its letters open allowed screens", async () => {
+  const { navigation } = await pageOf({ tenant: "acme", key: "website", scopes: ["ask"] });
+  const { text } = drawn(navigation.navigation("/ask"));
+  assert.match(text, /acme\s+website/);
+  assert.equal(navigation.pathOf("a"), "/ask");
+  assert.equal(navigation.pathOf("k"), undefined);
+});
+
+test("palette finds allowed screens and documents", async (t) => {
+  const { load } = await pageOf({ tenant: "acme", key: "website", scopes: ["ask", "read"] });
+  const palette = await load("parts/palette.js");
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  palette.open(() => {});
+  assert.ok(!palette.targets().some(({ path }) => path === "/keys"));
+  drawn(palette.view()).handler("input")({ target: { value: "doc" } });
+  assert.deepEqual(palette.targets().map(({ path }) => path), ["/documents"]);
+  t.mock.timers.tick(1000);
+  t.mock.timers.reset();
+  await settled();
+  assert.deepEqual(palette.targets().map(({ path }) => path), ["/documents", "/documents/1"]);
+});
+
+test("dialog says why a key was refused", async () => {
+  const states = ["unknown", "revoked"];
+  const load = openPage({ replies: () => {
+    const state = states.shift();
+    return state ? Response.json({ status: 401, detail: "no", key_state: state }, { status: 401 }) : { items: [] };
+  } });
+  const { get, onKeyRequired, storeKey } = await load("api.js");
+  const given = [];
+  onKeyRequired(async (state) => {
+    given.push(state);
+    storeKey(`key-${given.length}`, false);
+  });
+  await get("/v1/jobs");
+  assert.deepEqual(given, ["unknown", "revoked"]);
+});
+
+test("problem in the format of OpenAI keeps its sentence", async () => {
+  const refusal = { error: { message: "This request needs a key with the scope 'ask'.", code: "forbidden" } };
+  const load = openPage({ replies: () => Response.json(refusal, { status: 403 }) });
+  const { get } = await load("api.js");
+  await assert.rejects(get("/v1/models"), { message: refusal.error.message, status: 403 });
+});
