@@ -42,7 +42,7 @@ export const limitTable = (all, label) => table({
   columns: [
     { words: say`Limit`, cell: ({ name }) => LIMITS[name][0], main: true },
     { words: say`Used`, cell: (each) => written(each, each.used, "\u2013"), number: true },
-    { words: say`Share`, cell: use, silent: true, width: "minmax(4rem, 0.6fr)" },
+    { words: say`Share`, cell: use, silent: true, width: "minmax(2rem, 0.6fr)" },
     { words: say`Maximum`, cell: (each) => written(each, each.limit, say`unlimited`), number: true },
   ],
 });

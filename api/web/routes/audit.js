@@ -77,7 +77,7 @@ function list(items) {
     { words: say`Time`, cell: timeOf, width: "8rem" },
     { words: say`By`, cell: actorOf, width: "minmax(6rem, 12rem)" },
     ...(may("operator") ? [{ words: say`Tenant`, cell: (/** @type {Entry} */ each) => each.tenant ?? "\u2013", width: "8rem" }] : []),
-    { words: say`Change`, cell: (/** @type {Entry} */ each) => html`<span>${described(each)}</span>`, main: true },
+    { words: say`Action`, cell: (/** @type {Entry} */ each) => html`<span>${described(each)}</span>`, main: true },
     { words: say`Fields`, cell: (/** @type {Entry} */ each) => html`<div>${changes(each)}</div>`, width: "minmax(10rem, 1.4fr)" },
   ];
   return table({ label: say`Changes`, rows: items, key: (each) => each.id, columns });

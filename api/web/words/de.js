@@ -1042,4 +1042,5 @@ export default {
   "No document passes the filter.": "Kein Dokument entspricht dem Filter.",
   "The index of this collection is being repaired, so passages may be missing.": "Der Index dieser Sammlung wird repariert, daher können Passagen fehlen.",
   "This collection has no documents yet.": "Diese Sammlung hat noch keine Dokumente.",
+  "Action": "Aktion",
 };

@@ -1043,4 +1043,5 @@ export default {
   "No document passes the filter.": "没有文档符合筛选条件。",
   "The index of this collection is being repaired, so passages may be missing.": "此集合的索引正在修复，因此可能缺少部分段落。",
   "This collection has no documents yet.": "此集合还没有文档。",
+  "Action": "操作",
 };
