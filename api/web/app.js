@@ -114,10 +114,8 @@ function leaveAsk() {
 /** @type {typeof import("./parts/palette.js") | null} */
 let palette = null;
 
-async function openPalette() {
-  palette ??= await import("./parts/palette.js");
-  palette.open(go);
-}
+const loadPalette = async () => (palette ??= await import("./parts/palette.js"));
+const openPalette = async () => (await loadPalette()).open(go);
 
 /** @param {KeyboardEvent} event */
 function onKey(event) {
@@ -155,8 +153,11 @@ function frame() {
 
 function shortcuts() {
   return html`<aside class="help" aria-label=${say`Keyboard shortcuts`}><h2>${say`Keyboard shortcuts`}</h2>
-    <dl>${shortcutKeys().map(([key, words]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${words}</dd></div>`)}</dl></aside>`;
+    <dl>${shortcutKeys().map(shortcut)}</dl></aside>`;
 }
+
+/** @param {string[]} shortcut */
+const shortcut = ([key, words]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${words}</dd></div>`;
 
 const app = /** @type {HTMLElement} */ (document.getElementById("app"));
 let drawn = false;
@@ -175,7 +176,7 @@ loadPermissions();
 open(location.href);
 // Load the other screens in the background, so that they open at once. The document may be complete before this module runs,
 // because it waits for the words of the language.
-const screens = [...ROUTES.flatMap((route) => (route === GALLERY ? [] : [route[1]])), missing, () => import("./parts/palette.js")];
+const screens = [...ROUTES.flatMap((route) => (route === GALLERY ? [] : [route[1]])), missing, loadPalette];
 const preload = () => window.setTimeout(() => screens.map((load) => load().catch(() => {})), 1000);
 if (document.readyState === "complete") preload();
 else addEventListener("load", preload);

@@ -37,10 +37,15 @@ export function dropZone(uploaded) {
     addFiles({ entries: [...items].flatMap((item) => item.webkitGetAsEntry?.() ?? []), files: [...files] }, uploaded);
   };
   /** @param {On<HTMLInputElement & {files: FileList}>} event */
-  const chosen = (event) => (addFiles({ entries: [], files: [...event.target.files] }, uploaded), (event.target.value = ""));
+  const chosen = (event) => {
+    addFiles({ entries: [], files: [...event.target.files] }, uploaded);
+    event.target.value = "";
+  };
   /** @param {Event} event */
   const over = (event) => (event.preventDefault(), isOver || hover(true));
-  return html`<div class="drop-zone ${isOver ? "over" : ""}" @dragover=${over} @dragleave=${() => hover(false)} @drop=${dropped}>
+  return html`<div class="drop-zone ${isOver ? "over" : ""}" @dragover=${over} @dragleave=${() => hover(false)}
+      @drop=${dropped}>
     ${icon("upload")}<p>${say`Drop files or folders here`}</p>
-    <label class="button ${submission?.isOffering() ? "" : "main"}">${say`Choose files`}<input class="hidden" type="file" multiple @change=${chosen}></label></div>`;
+    <label class="button ${submission?.isOffering() ? "" : "main"}">${say`Choose files`}
+      <input class="hidden" type="file" multiple @change=${chosen}></label></div>`;
 }

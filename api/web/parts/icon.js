@@ -7,5 +7,6 @@ import { SHAPES } from "../vendor/lucide.js";
 export const icon = (name) => html`<svg class="icon" viewBox="0 0 24 24" aria-hidden="true">${SHAPES[name]}</svg>`;
 
 /** The logo: a question mark on a page, as in the icon of the tab. */
-export const logo = () => html`<svg class="logo" viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="7"></rect>
+export const logo = () => html`<svg class="logo" viewBox="0 0 32 32" aria-hidden="true">
+  <rect width="32" height="32" rx="7"></rect>
   <path d="M11 12a5 5 0 1 1 7.6 4.3c-1.7 1-2.6 1.8-2.6 3.7"></path><circle cx="16" cy="25" r="2"></circle></svg>`;

@@ -7,7 +7,10 @@ import { say } from "./words.js";
 
 /** @typedef {Api["TenantLimitView"]} Limit */
 
-/** Each limit: its name, and how its values are written. @type {Record<Limit["name"], [string, (value: number) => string]>} */
+/**
+ * Each limit: its name, and how its values are written.
+ * @type {Record<Limit["name"], [string, (value: number) => string]>}
+ */
 const LIMITS = {
   requests_per_second: [say`Requests per second`, count],
   upload_bytes_per_day: [say`Uploads per day`, size],

@@ -10,7 +10,8 @@ import { say } from "./words.js";
 
 /** @import { Scope } from "./permissions.js" */
 /**
- * @typedef {{path: string, words: string, sign: string, scope?: Scope, or?: Scope, letter?: string, first?: boolean}} Screen
+ * @typedef {{path: string, words: string, sign: string, scope?: Scope, or?: Scope, letter?: string,
+ *   first?: boolean}} Screen
  *   a key needs one of two scopes; without a scope, every key may use the screen
  */
 
@@ -51,7 +52,9 @@ const GROUPS = [
   },
   {
     name: say`Installation`,
-    screens: [{ path: "/tenants", words: say`Tenants`, sign: "building-2", scope: "operator", letter: "n", first: true }],
+    screens: [
+      { path: "/tenants", words: say`Tenants`, sign: "building-2", scope: "operator", letter: "n", first: true },
+    ],
   },
   { name: "", screens: [{ path: "/api", words: "API", sign: "code-xml" }] },
 ];
@@ -96,10 +99,12 @@ function account() {
   const me = identity();
   const signOut = () => (forgetKey(), location.assign(`${ROOT}/`));
   const name = me?.key?.startsWith("settings:") ? say`Settings key` : me?.key;
-  return html`${me ? html`<p class="account" title=${me.key ?? ""}>${icon("circle-user-round")}<span>
-      <span class="hidden">${say`Signed in as`}</span>
-      <span class="name clip">${me.tenant ?? say`Operator`}</span><span class="soft small clip">${name}</span></span></p>` : nothing}
-    ${key() ? html`<button class="sign-out" @click=${signOut}>${icon("log-out")}${say`Remove key`}</button>` : nothing}`;
+  const shown = html`<p class="account" title=${me?.key ?? ""}>${icon("circle-user-round")}<span>
+    <span class="hidden">${say`Signed in as`}</span>
+    <span class="name clip">${me?.tenant ?? say`Operator`}</span>
+    <span class="soft small clip">${name}</span></span></p>`;
+  const removal = html`<button class="sign-out" @click=${signOut}>${icon("log-out")}${say`Remove key`}</button>`;
+  return html`${me ? shown : nothing}${key() ? removal : nothing}`;
 }
 
 /** @param {typeof GROUPS[number]} group @param {Screen | undefined} current */

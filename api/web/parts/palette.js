@@ -35,7 +35,8 @@ export function targets() {
 
 async function search() {
   const words = seen.typed.trim();
-  const query = new URLSearchParams({ collection: collections.chosen, q: words, limit: String(DOCUMENTS), metadata: "false" });
+  const { chosen: collection } = collections;
+  const query = new URLSearchParams({ collection, q: words, limit: String(DOCUMENTS), metadata: "false" });
   const none = Promise.resolve({ items: /** @type {Api["DocumentView"][]} */ ([]) });
   const { items } = await newest(words && may("read") ? get(`/v1/documents?${query}`).catch(() => none) : none);
   seen.documents = items.map((each) => ({ path: `/documents/${each.id}`, words: nameOf(each), sign: "files" }));
@@ -87,14 +88,17 @@ export function view() {
   queueMicrotask(() => show(document.querySelector("#palette")));
   const all = targets();
   return html`<dialog id="palette" class="palette" aria-label=${say`Go to`} @close=${close}>
-    <input type="search" role="combobox" aria-expanded=${String(all.length > 0)} aria-controls="palette-targets" aria-autocomplete="list"
+    <input type="search" role="combobox" aria-expanded=${String(all.length > 0)} aria-controls="palette-targets"
+      aria-autocomplete="list"
       aria-activedescendant=${all.length ? `palette-${seen.at}` : nothing} aria-label=${say`Screen or document`}
       placeholder=${say`Go to a screen or a document`} autocomplete="off" autofocus @input=${typed} @keydown=${pressed}>
-    ${all.length ? html`<ul id="palette-targets" role="listbox" aria-label=${say`Screens and documents`}>${all.map(option)}</ul>`
+    ${all.length
+      ? html`<ul id="palette-targets" role="listbox" aria-label=${say`Screens and documents`}>${all.map(option)}</ul>`
       : html`<p class="soft small" role="status">${say`No screen or document with this name.`}</p>`}
   </dialog>`;
 }
 
 /** @param {Target} target @param {number} index */
-const option = (target, index) => html`<li id=${`palette-${index}`} role="option" aria-selected=${String(index === seen.at)}
-  @click=${() => choose(target)}>${icon(target.sign)}<span class="clip" dir="auto">${target.words}</span></li>`;
+const option = (target, index) => html`<li id=${`palette-${index}`} role="option"
+  aria-selected=${String(index === seen.at)} @click=${() => choose(target)}>
+  ${icon(target.sign)}<span class="clip" dir="auto">${target.words}</span></li>`;

@@ -5,7 +5,10 @@ import { redraw } from "../store.js";
 
 /** @typedef {"read" | "ask" | "feedback" | "write" | "manage" | "operator"} Scope */
 
-/** @type {{scopes: string[] | null, tenant: string | null, key: string | null}} null: not loaded yet, or not reported */
+/**
+ * The key; null: not loaded yet, or not reported by the server.
+ * @type {{scopes: string[] | null, tenant: string | null, key: string | null}}
+ */
 const me = { scopes: null, tenant: null, key: null };
 /** @type {Promise<Api["MeView"] | null> | null} */
 let reading = null;
@@ -32,8 +35,8 @@ export const identity = () => (me.key === null ? null : { tenant: me.tenant, key
 export const server = async () => (await reading) ?? (await get("/v1/me").catch(() => null));
 
 /**
- * Return whether the key has a scope. Before the scopes are known, all scopes of a tenant are assumed. Without keys, the
- * user is the operator, but has one tenant only, whose screens show all of it.
+ * Return whether the key has a scope. Before the scopes are known, all scopes of a tenant are assumed. Without keys,
+ * the user is the operator, but has one tenant only, whose screens show all of it.
  * @param {Scope} scope
  */
 export function may(scope) {

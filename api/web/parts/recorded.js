@@ -14,7 +14,10 @@ const KINDS = {
   key: say`key`, budget: say`budget`, webhook: say`webhook`, collection: say`collection`, build: say`build`,
   source: say`source`, document: say`document`, gap: say`gap`, tenant: say`tenant`,
 };
-/** Whole phrases, because each language orders their words differently. @type {Record<string, (kind: string, name: unknown) => unknown>} */
+/**
+ * Whole phrases, because each language orders their words differently.
+ * @type {Record<string, (kind: string, name: unknown) => unknown>}
+ */
 const ACTIONS = {
   create: (kind, name) => say`create ${kind} ${name}`,
   change: (kind, name) => say`change ${kind} ${name}`,
@@ -30,7 +33,10 @@ const ACTIONS = {
   cancel: (kind, name) => say`cancel ${kind} ${name}`,
   erase: (kind, name) => say`erase ${kind} ${name}`,
 };
-/** Names of fields; a field of an object, such as `limits.max_tokens`, is found by its last part. @type {Record<string, string>} */
+/**
+ * Names of fields; a field of an object, such as `limits.max_tokens`, is found by its last part.
+ * @type {Record<string, string>}
+ */
 const FIELDS = {
   scopes: say`permissions`, filter: say`filter`, expires_at: say`expires`, revoked_at: say`revoked`,
   requests_per_second: say`requests per second`, tokens_per_day: say`tokens per day`,
@@ -50,8 +56,8 @@ const FIELDS = {
 /** @type {Record<string, string>} */
 const VALUES = {
   live: say`live`, filling: say`filling`, paused: say`paused`, dropping: say`being deleted`,
-  ask: say`ask`, read: say`read`, feedback: say`feedback`, write: say`write`, manage: say`manage`, operator: say`operator`,
-  settings: say`settings`, tenant: say`tenant`,
+  ask: say`ask`, read: say`read`, feedback: say`feedback`, write: say`write`, manage: say`manage`,
+  operator: say`operator`, settings: say`settings`, tenant: say`tenant`,
 };
 const CODED = ["scopes", "build_state", "set_by"]; // fields whose values are codes
 
@@ -75,18 +81,24 @@ export function actorOf({ actor }) {
   return actor.kind === "operator" && actor.name ? say`${name} (operator)` : name;
 }
 
-/** Describe a change, with a link to its object. A process of another release may have recorded another action. @param {Entry} each */
+/**
+ * Describe a change, with a link to its object. A process of another release may have recorded another action.
+ * @param {Entry} each
+ */
 export function described({ action, object, object_name: title }) {
   const kind = KINDS[object] ?? object;
   const isLost = ["erase", "delete", "remove"].includes(action);
   const path = isLost ? undefined : SCREENS[object]?.(title);
-  const name = path ? html`<a class="name" dir="auto" href=${ROOT + path}>${title}</a>` : html`<span class="name" dir="auto">${title}</span>`;
+  const name = path
+    ? html`<a class="name" dir="auto" href=${ROOT + path}>${title}</a>`
+    : html`<span class="name" dir="auto">${title}</span>`;
   return ACTIONS[action]?.(kind, name) ?? html`${action} ${kind} ${name}`;
 }
 
 /** Describe the changed fields. @param {Entry} each */
-export const changes = (each) => Object.entries(each.changes).map(([field, { before, after }]) => html`<div dir="auto">${nameOf(field)}:
-  ${before === null ? nothing : html`${written(field, before)} \u2192 `}${written(field, after)}</div>`);
+export const changes = (each) => Object.entries(each.changes).map(([field, { before, after }]) => html`
+  <div dir="auto">${nameOf(field)}:
+    ${before === null ? nothing : html`${written(field, before)} \u2192 `}${written(field, after)}</div>`);
 
 /** @param {string} field */
 const nameOf = (field) => FIELDS[field] ?? FIELDS[lastOf(field)] ?? field.replaceAll("_", " ");
@@ -100,7 +112,9 @@ export function written(field, value) {
   if (typeof value === "boolean") return value ? say`yes` : say`no`;
   if (typeof value === "number") return count(value);
   if (Array.isArray(value)) return value.length ? listed(value.map((each) => written(field, each))) : say`none`;
-  if (typeof value === "object") return Object.entries(value).map(([name, each]) => `${name}: ${written(name, each)}`).join(", ") || say`none`;
+  if (typeof value === "object") {
+    return Object.entries(value).map(([name, each]) => `${name}: ${written(name, each)}`).join(", ") || say`none`;
+  }
   if (field.endsWith("_at")) return momentOf(String(value));
   return (CODED.includes(field) && VALUES[String(value)]) || String(value);
 }

@@ -85,7 +85,8 @@ export function startView(ask) {
   if (number?.open) {
     return html`<div class="empty"><h2>${say`Your documents are being prepared`}</h2>
       ${steps(html`<strong>${say`Add documents`}</strong>
-        <span>${say`${count(number.ready)} of ${plural(number.all, "document")} ready.`} <a href=${`${ROOT}/documents`}>${say`Show progress`}</a></span>`, true)}
+        <span>${say`${count(number.ready)} of ${plural(number.all, "document")} ready.`}
+          <a href=${`${ROOT}/documents`}>${say`Show progress`}</a></span>`, true)}
       ${pending()}</div>`;
   }
   return html`<div class="empty"><h2>${say`Ask in your own words`}</h2>
@@ -104,12 +105,14 @@ function nothingYet() {
     ${steps(html`<strong>${say`Add documents`}</strong>
       <span class="soft">${say`They are stored in the collection \u201c${collection}\u201d: a set of documents that are searched together.`}</span>
       ${dropZone(loadStart)} ${pending()}`, false)}
-    <p class="tools"><button ?disabled=${seen.isAdding} @click=${trySample}>${seen.isAdding ? say`Adding the sample\u2026` : say`Try the sample`}</button></p>
+    <p class="tools"><button ?disabled=${seen.isAdding} @click=${trySample}>
+      ${seen.isAdding ? say`Adding the sample\u2026` : say`Try the sample`}</button></p>
     <p class="soft small">${say`The sample adds three short documents of a fictional company to the collection \u201csample\u201d. You can delete it at any time.`}</p></div>`;
 }
 
 /** The two steps to a first answer. @param {unknown} first @param {boolean} isDone whether documents were added */
 const steps = (first, isDone) => html`<ol class="steps">
-  <li class=${isDone ? "done" : ""} aria-current=${isDone ? nothing : "step"}>${isDone ? icon("check") : nothing}${first}</li>
+  <li class=${isDone ? "done" : ""} aria-current=${isDone ? nothing : "step"}>
+    ${isDone ? icon("check") : nothing}${first}</li>
   <li aria-current=${isDone ? "step" : nothing}><strong>${say`Ask a question`}</strong>
     <span class="soft">${say`A document is found as soon as its text is searchable, and better once a model has written the questions that it answers.`}</span></li></ol>`;

@@ -62,15 +62,20 @@ const addition = createForm(async ({ limit, unit, period, collection }) => {
 
 /** @param {Budget} budget */
 async function remove(budget) {
-  if (!opened || !(await confirmed({ title: say`Delete the budget of ${nameOf(budget)}?`, action: say`Delete`, danger: true }))) return;
+  if (!opened) return;
+  const question = { title: say`Delete the budget of ${nameOf(budget)}?`, action: say`Delete`, danger: true };
+  if (!(await confirmed(question))) return;
   const path = /** @type {const} */ (`${base(opened.tenant)}/budgets/${budget.id}`);
   await attempt(() => send("DELETE", path));
   await read(opened);
 }
 
+const UNIT_WORDS = Object.fromEntries(UNITS);
+const PERIOD_WORDS = Object.fromEntries(PERIODS);
+
 /** @param {Budget} each */
 const nameOf = ({ collection, job_id: job, unit, period }) =>
-  `${collection ?? (job ? say`job ${job}` : say`everything`)}, ${Object.fromEntries(UNITS)[unit]} ${Object.fromEntries(PERIODS)[period]}`;
+  `${collection ?? (job ? say`job ${job}` : say`everything`)}, ${UNIT_WORDS[unit]} ${PERIOD_WORDS[period]}`;
 
 export function tenantDetails() {
   if (!opened) return nothing;
@@ -81,10 +86,12 @@ export function tenantDetails() {
   return html`<div class="tenant">
     <section><h3>${say`Limits`}</h3>${limitTable(limits, say`Limits of ${tenant}`)}
       <p class="soft small">${say`These limits are set in ${html`<code>FOREASK_TENANT_LIMITS</code>`}.`}</p></section>
-    <section><h3>${say`Budgets`}</h3>${budgets.length ? budgetTable(budgets)
-      : html`<p class="soft">${say`No budgets. A budget stops the generation of questions before its amount is exceeded.`}</p>`}
-      <details><summary>${say`Set a budget`}</summary>${addition.view({ action: say`Set budget`, body: fields })}</details></section>
-    <section><h3>${say`Collections`}</h3>${table({ label: say`Collections of ${tenant}`, rows: now.collections, columns: COLLECTION })}</section>
+    <section><h3>${say`Budgets`}</h3>${budgets.length ? budgetTable(budgets) : html`<p class="soft">
+      ${say`No budgets. A budget stops the generation of questions before its amount is exceeded.`}</p>`}
+      <details><summary>${say`Set a budget`}</summary>
+        ${addition.view({ action: say`Set budget`, body: fields })}</details></section>
+    <section><h3>${say`Collections`}</h3>
+      ${table({ label: say`Collections of ${tenant}`, rows: now.collections, columns: COLLECTION })}</section>
   </div>`;
 }
 
@@ -93,7 +100,10 @@ const fields = (field) => [
   field({ name: "limit", label: say`Limit`, type: "number", min: 0, step: "any", required: true }),
   field({ name: "unit", label: say`Unit`, type: "select", options: UNITS }),
   field({ name: "period", label: say`Period`, type: "select", options: PERIODS }),
-  field({ name: "collection", label: say`Collection`, placeholder: say`all collections`, list: opened?.collections.map(({ name }) => name) }),
+  field({
+    name: "collection", label: say`Collection`, placeholder: say`all collections`,
+    list: opened?.collections.map(({ name }) => name),
+  }),
 ];
 
 /** @param {Budget[]} rows */
@@ -104,7 +114,7 @@ const budgetTable = (rows) => table({
   columns: [
     { words: say`Budget`, cell: nameOf, main: true },
     { words: say`Spent`, cell: ({ spent }) => count(spent), number: true },
-    { words: say`Share`, cell: (each) => bar((each.spent + each.reserved) / each.limit, each.exhausted ? "degraded" : "working"), silent: true, width: "minmax(3rem, 0.4fr)" },
+    { words: say`Share`, cell: share, silent: true, width: "minmax(2rem, 0.4fr)" },
     { words: say`Limit`, cell: ({ limit }) => count(limit), number: true },
     { words: say`Set by`, cell: ({ set_by: by }) => SETTERS[by] },
     { words: say`Actions`, cell: removal, silent: true },
@@ -112,12 +122,21 @@ const budgetTable = (rows) => table({
 });
 
 /** @param {Budget} each */
-const removal = (each) => (each.set_by === "operator"
-  ? html`<button class="quiet" aria-label=${say`Delete the budget of ${nameOf(each)}`} @click=${() => remove(each)}>${say`Delete`}</button>` : nothing);
+const share = (each) => bar((each.spent + each.reserved) / each.limit, each.exhausted ? "degraded" : "working");
+
+/** @param {Budget} each */
+function removal(each) {
+  if (each.set_by !== "operator") return nothing;
+  return html`<button class="quiet" aria-label=${say`Delete the budget of ${nameOf(each)}`}
+    @click=${() => remove(each)}>${say`Delete`}</button>`;
+}
+
+/** @param {Record<string, number>} counts */
+export const total = (counts) => Object.values(counts).reduce((sum, each) => sum + each, 0);
 
 /** @type {import("../kit/table.js").Column<Api["TenantCollectionView"]>[]} */
 const COLLECTION = [
   { words: say`Collection`, cell: ({ name }) => name, main: true },
   { words: say`Embedding`, cell: (each) => each.embedding_model },
-  { words: say`Documents`, cell: ({ documents }) => count(Object.values(documents).reduce((total, each) => total + each, 0)), number: true },
+  { words: say`Documents`, cell: ({ documents }) => count(total(documents)), number: true },
 ];

@@ -15,8 +15,10 @@ import { say } from "../parts/words.js";
 export const title = say`Audit`;
 export const titled = true;
 const PAGE = 50;
-const OBJECTS = [["key", say`keys`], ["budget", say`budgets`], ["webhook", say`webhooks`], ["collection", say`collections`],
-  ["build", say`builds`], ["source", say`sources`], ["document", say`documents`], ["gap", say`gaps`]];
+const OBJECTS = [
+  ["key", say`keys`], ["budget", say`budgets`], ["webhook", say`webhooks`], ["collection", say`collections`],
+  ["build", say`builds`], ["source", say`sources`], ["document", say`documents`], ["gap", say`gaps`],
+];
 
 /** @typedef {Api["AuditEntryView"] & {tenant?: string | null}} Entry */
 
@@ -56,32 +58,48 @@ export function view() {
   return html`<section class="column wide">
     ${problemCard(problem, () => read())}
     <div class="tools">
-      <label class="inline">${say`Changes of`} <select @change=${filter("object")}><option value="">${say`everything`}</option>
-        ${OBJECTS.map(([each, words]) => html`<option value=${each} ?selected=${each === seen.object}>${words}</option>`)}</select></label>
-      <input type="search" aria-label=${say`Name of the object`} placeholder=${say`Name, such as website`} .value=${seen.name} @change=${filter("name")}>
-      <input type="search" aria-label=${say`Name of the key that made the change`} placeholder=${say`By key`} .value=${seen.actor} @change=${filter("actor")}>
+      <label class="inline">${say`Changes of`} <select @change=${filter("object")}>
+        <option value="">${say`everything`}</option>${OBJECTS.map(option)}</select></label>
+      <input type="search" aria-label=${say`Name of the object`} placeholder=${say`Name, such as website`}
+        .value=${seen.name} @change=${filter("name")}>
+      <input type="search" aria-label=${say`Name of the key that made the change`} placeholder=${say`By key`}
+        .value=${seen.actor} @change=${filter("actor")}>
       <button @click=${() => read()}>${say`Refresh`}</button></div>
     ${items ? list(items) : problem ? nothing : skeleton({ rows: 6 })}
     ${next ? html`<button @click=${() => read(next)}>${say`Show older changes`}</button>` : nothing}
   </section>`;
 }
 
+/** @param {string[]} kind */
+const option = ([kind, words]) => html`<option value=${kind} ?selected=${kind === seen.object}>${words}</option>`;
+
 /** @param {Entry[]} items */
 function list(items) {
-  if (!items.length && isFiltered()) return html`<p class="empty soft">${say`No changes match. Names are compared exactly.`}</p>`;
+  if (!items.length && isFiltered()) {
+    return html`<p class="empty soft">${say`No changes match. Names are compared exactly.`}</p>`;
+  }
   if (!items.length) {
-    return empty({ title: say`No changes yet`, sign: "scroll-text",
-      text: say`Changes of keys, budgets, webhooks, collections, builds, sources and gaps are listed here with their author.` });
+    return empty({
+      title: say`No changes yet`,
+      sign: "scroll-text",
+      text: say`Changes of keys, budgets, webhooks, collections, builds, sources and gaps are listed here with their author.`,
+    });
   }
   const columns = [
     { words: say`Time`, cell: timeOf, width: "8rem" },
     { words: say`By`, cell: actorOf, width: "minmax(6rem, 12rem)" },
-    ...(may("operator") ? [{ words: say`Tenant`, cell: (/** @type {Entry} */ each) => each.tenant ?? "\u2013", width: "8rem" }] : []),
+    ...(may("operator") ? [{ words: say`Tenant`, cell: tenantOf, width: "8rem" }] : []),
     { words: say`Action`, cell: (/** @type {Entry} */ each) => html`<span>${described(each)}</span>`, main: true },
-    { words: say`Fields`, cell: (/** @type {Entry} */ each) => html`<div>${changes(each)}</div>`, width: "minmax(10rem, 1.4fr)" },
+    { words: say`Fields`, cell: fieldsOf, width: "minmax(10rem, 1.4fr)" },
   ];
   return table({ label: say`Changes`, rows: items, key: (each) => each.id, columns });
 }
 
 /** @param {Entry} each */
 const timeOf = ({ created_at: time }) => html`<time datetime=${time} title=${momentOf(time)}>${ago(time)}</time>`;
+
+/** @param {Entry} each */
+const tenantOf = (each) => each.tenant ?? "\u2013";
+
+/** @param {Entry} each */
+const fieldsOf = (each) => html`<div>${changes(each)}</div>`;

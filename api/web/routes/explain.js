@@ -237,7 +237,8 @@ function found(candidates, weights) {
         ${FUSIONS.map((name) => html`<option value=${name} ?selected=${name === fusion}>${FUSION_WORDS[name]}</option>`)}</select></label>
       <button class="quiet" @click=${() => ((seen.weights = { ...seen.own }), redraw())}>${say`Reset weights`}</button></div>
     <div class="scrolls" tabindex="0" role="region" aria-label=${say`Passages`}><table class="explained">
-      <thead><tr><th scope="col">#</th><th scope="col">${say`passage`}</th><th scope="col" class="of-all">${say`score`}</th>
+      <thead><tr><th scope="col">#</th><th scope="col">${say`passage`}</th>
+        <th scope="col" class="of-all">${say`score`}</th>
         ${CHANNELS.map((channel) => html`<th scope="col">${NAMES[channel]}</th>`)}
         <th scope="col"><span class="hidden">${say`actions`}</span></th></tr></thead>
       <tbody>${repeat(ranked.slice(0, SHOWN), idOf, drawn)}</tbody>
@@ -264,7 +265,9 @@ function slider(channel, weights) {
 function row({ chunk_id: id, score: value }, index, channels = {}) {
   const chunk = named(id);
   const rise = (seen.before.get(id) ?? index) - index;
-  const moved = rise ? html`<span class=${rise > 0 ? "good" : "bad"}>${icon(rise > 0 ? "arrow-up" : "arrow-down")}${Math.abs(rise)}</span>` : nothing;
+  const arrow = icon(rise > 0 ? "arrow-up" : "arrow-down");
+  const moved = rise ? html`<span class=${rise > 0 ? "good" : "bad"}>${arrow}${Math.abs(rise)}</span>` : nothing;
+  const addition = html`<button class="quiet" @click=${() => accept(id)}>${say`Add question`}</button>`;
   const unread = may("read") ? "\u2026" : say`This key cannot read the passage`;
   return html`<tr><td class="rank number">${index + 1} ${moved}</td>
     <td class="passage-cell">
@@ -273,12 +276,13 @@ function row({ chunk_id: id, score: value }, index, channels = {}) {
       <span class="soft small clip" dir="auto">${chunk?.matched_question ?? chunk?.text?.slice(0, 90) ?? ""}</span></td>
     <td class="of-all"><span class="column-name">${say`score`}</span><span class="number">${score(value)}</span></td>
     ${CHANNELS.map((channel) => cell(channel, channels[channel]))}
-    <td class="of-row">${may("manage") ? html`<button class="quiet" @click=${() => accept(id)}>${say`Add question`}</button>` : nothing}</td></tr>`;
+    <td class="of-row">${may("manage") ? addition : nothing}</td></tr>`;
 }
 
 /** @param {typeof CHANNELS[number]} channel @param {Api["ChannelRankView"]} [match] */
 function cell(channel, match) {
-  const shown = match ? html`${bar(match.score, channel)}<span class="soft small number">${score(match.score)} \u00b7 #${match.rank}</span>`
+  const shown = match
+    ? html`${bar(match.score, channel)}<span class="soft small number">${score(match.score)} \u00b7 #${match.rank}</span>`
     : html`<span class="soft small">\u2013</span>`;
   return html`<td><span class="column-name">${NAMES[channel]}</span>${shown}</td>`;
 }

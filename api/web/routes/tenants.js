@@ -8,7 +8,7 @@ import { icon } from "../parts/icon.js";
 import { problemCard } from "../parts/notice.js";
 import { server } from "../parts/permissions.js";
 import { polledList } from "../parts/polling.js";
-import { openedTenant, tenantDetails, toggleTenant } from "../parts/tenant.js";
+import { openedTenant, tenantDetails, toggleTenant, total } from "../parts/tenant.js";
 import { say } from "../parts/words.js";
 
 export const title = say`Tenants`;
@@ -19,8 +19,14 @@ const STATES = {
   unavailable: say`No upload can be accepted.`,
   stopping: say`This process is stopping.`,
 };
+/** @type {Record<string, string>} */
 const COMPONENTS = { ledger: say`Ledger`, broker: say`Broker`, qdrant: "Qdrant", uploads: say`Uploads` };
-const STAGES = /** @type {const} */ ([["parse", say`Parsing`], ["read", say`Reading pages`], ["generate", say`Generating questions`], ["index", say`Indexing`]]);
+const STAGES = /** @type {const} */ ([
+  ["parse", say`Parsing`], ["read", say`Reading pages`], ["generate", say`Generating questions`],
+  ["index", say`Indexing`],
+]);
+const FIRST_KEY = html`<code>foreask keys create first --tenant NAME --scope read --scope ask --scope feedback --scope
+  write --scope manage</code>`;
 
 /** @type {{health: Api["ReadyReply"] | null, deployment: Api["DeploymentView"] | null, me: Api["MeView"] | null}} */
 const seen = { health: null, deployment: null, me: null };
@@ -33,7 +39,10 @@ const tenants = polledList(
   },
 );
 
-/** Return the state of the server, which is also the body of a reply with status 503. @returns {Promise<Api["ReadyReply"]>} */
+/**
+ * Return the state of the server, which is also the body of a reply with status 503.
+ * @returns {Promise<Api["ReadyReply"]>}
+ */
 const health = () => get("/health/ready").catch((problem) => {
   if (problem.facts?.components) return problem.facts;
   throw problem;
@@ -57,34 +66,41 @@ export function view() {
     <h2>${say`Tenants`}</h2>
     ${all.length ? table(all) : html`<p class="empty soft">${say`No tenant has documents yet.`}</p>`}
     ${next ? html`<button @click=${tenants.more}>${say`Show more tenants`}</button>` : nothing}
-    <p class="soft small">${say`A tenant appears with its first document. To make the first key of a tenant, run ${html`<code>foreask keys create first --tenant NAME --scope read --scope ask --scope feedback --scope write --scope manage</code>`} on the server.`}</p>
+    <p class="soft small">
+      ${say`A tenant appears with its first document. To make the first key of a tenant, run ${FIRST_KEY} on the server.`}
+    </p>
   </section>`;
 }
 
 /** @param {Api["ReadyReply"]} health */
 function state({ status, components, reasons, warnings }) {
   const { me } = seen;
-  const facts = me ? [say`Version ${me.version}`, say`Embedding ${me.embedding ?? "\u2013"}`, say`Language model ${me.chat ?? "\u2013"}`] : [];
+  const [embedding, chat] = [me?.embedding ?? "\u2013", me?.chat ?? "\u2013"];
+  const facts = me ? [say`Version ${me.version}`, say`Embedding ${embedding}`, say`Language model ${chat}`] : [];
   return html`<section class="state-of-server" aria-label=${say`State of the server`}>
     <p class=${status === "ready" ? "good" : "bad"}><strong>${STATES[status]}</strong></p>
-    <ul role="list" class="counts">${Object.entries(components).map(([name, answers]) => html`<li>
-      <span class="state ${answers === "up" ? "ready" : "failed"}">${COMPONENTS[/** @type {keyof typeof COMPONENTS} */ (name)] ?? name}</span>
-      <span class="soft">${answers === "up" ? say`available` : say`unavailable`}</span></li>`)}</ul>
+    <ul role="list" class="counts">${Object.entries(components).map(component)}</ul>
     ${[...Object.values(reasons), ...warnings].map((each) => html`<p class="warning" lang="en" dir="ltr">${each}</p>`)}
     ${facts.length ? html`<p class="soft small">${facts.join(" \u00b7 ")}</p>` : nothing}
   </section>`;
 }
 
+/** @param {string[]} component with its state */
+function component([name, state]) {
+  const isUp = state === "up";
+  return html`<li><span class="state ${isUp ? "ready" : "failed"}">${COMPONENTS[name] ?? name}</span>
+    <span class="soft">${isUp ? say`available` : say`unavailable`}</span></li>`;
+}
+
 /** @param {Api["DeploymentView"]} all */
 function totals({ documents, chunks, open, workers_wanted: wanted, dead }) {
-  /** @param {Record<string, number>} counts */
-  const sum = (counts) => Object.values(counts).reduce((total, each) => total + each, 0);
-  return html`<div class="cards">
-    <div class="card"><h2>${say`Documents`}</h2><dl><div><dt>${say`stored`}</dt><dd>${count(sum(documents))}</dd></div>
-      <div><dt>${say`chunks`}</dt><dd>${count(sum(chunks))}</dd></div><div><dt>${say`failures`}</dt><dd>${count(dead)}</dd></div></dl></div>
-    ${STAGES.map(([stage, words]) => html`<div class="card"><h2>${words}</h2><dl><div><dt>${say`open`}</dt><dd>${count(open[stage])}</dd></div>
-      ${wanted ? html`<div><dt>${say`workers needed`}</dt><dd>${count(wanted[stage] ?? 0)}</dd></div>` : nothing}</dl></div>`)}
-  </div>`;
+  /** @param {string} words @param {number} number */
+  const fact = (words, number) => html`<div><dt>${words}</dt><dd>${count(number)}</dd></div>`;
+  /** @param {typeof STAGES[number]} stage */
+  const stage = ([name, words]) => html`<div class="card"><h2>${words}</h2><dl>${fact(say`open`, open[name])}
+    ${wanted ? fact(say`workers needed`, wanted[name] ?? 0) : nothing}</dl></div>`;
+  return html`<div class="cards"><div class="card"><h2>${say`Documents`}</h2><dl>${fact(say`stored`, total(documents))}
+    ${fact(say`chunks`, total(chunks))} ${fact(say`failures`, dead)}</dl></div>${STAGES.map(stage)}</div>`;
 }
 
 /** @param {Api["TenantView"][]} all */
@@ -101,14 +117,13 @@ const nameOf = (each) => each.tenant;
 
 /** @param {Api["TenantView"]} each */
 function row({ tenant, documents, chunks, stages, dead }) {
-  /** @param {Record<string, number>} counts */
-  const sum = (counts) => Object.values(counts).reduce((total, each) => total + each, 0);
-  const open = Object.values(stages).reduce((total, each) => total + each.due + each.in_flight + each.delayed, 0);
+  const open = Object.values(stages).reduce((sum, each) => sum + each.due + each.in_flight + each.delayed, 0);
   const isOpen = openedTenant() === tenant;
   return html`<tr>
       <th scope="row"><button class="quiet" aria-expanded=${isOpen} @click=${() => toggleTenant(tenant)}>
         ${icon("chevron-right")}${tenant}</button></th>
-      <td class="number">${count(sum(documents))}</td><td class="number wide-only">${count(sum(chunks))}</td>
+      <td class="number">${count(total(documents))}</td>
+      <td class="number wide-only">${count(total(chunks))}</td>
       <td class="number">${count(open)}</td>
       <td class="number">${dead ? html`<span class="bad">${count(dead)}</span>` : count(0)}</td></tr>
     ${isOpen ? html`<tr class="details"><td colspan="5">${tenantDetails()}</td></tr>` : nothing}`;
