@@ -18,7 +18,7 @@ from api.http import ranges
 from api.routes.chunks import Version
 from shared.domain.corpus.chunk_detail import ChunkDetail
 from shared.domain.errors import NotFound, Unreadable
-from shared.http.access.auth import Reader
+from shared.http.access.auth import LiveReader, Reader
 from shared.http.openapi import replies
 from shared.http.state import ServicesDep
 from shared.ledger.documents.documents import Documents
@@ -49,10 +49,11 @@ PageNumber = Annotated[int, Path(ge=1, le=2**31 - 1, description="Number of the 
     ),
 )
 async def content(
-    request: Request, document_id: UUID, tenant: Reader, services: ServicesDep, version: Version = "latest"
+    request: Request, document_id: UUID, tenant: LiveReader, services: ServicesDep, version: Version = "latest"
 ) -> Response:
     """Download the uploaded bytes, or one range of them; the headers keep browsers from executing them.
 
+    With `version=live` the scope `ask` suffices, unless the key has a filter: answers cite this version.
     Bytes that a source has, and that were not copied, are answered 404 with the name and the address of the source.
     """
     stored = await services.ledger[Documents].upload(tenant, document_id, live=version == "live")
@@ -109,9 +110,10 @@ async def image(  # noqa: PLR0917 - parameters of a request
     response_class=Response,
     responses=replies({200: {"description": "The text", "content": _TEXT}}, 401, 404, 422, 503),
 )
-async def text(document_id: UUID, tenant: Reader, services: ServicesDep, version: Version = "latest") -> Response:
+async def text(document_id: UUID, tenant: LiveReader, services: ServicesDep, version: Version = "latest") -> Response:
     """Return the extracted text, in which the spans of chunks count characters.
 
+    With `version=live` the scope `ask` suffices, unless the key has a filter: answers cite this version.
     It is joined from the chunks: the text between them is white space, returned as line ends.
     """
     read = partial(services.ledger[Documents].chunks, tenant, document_id, live=version == "live", limit=_PAGE)

@@ -246,6 +246,47 @@ async def test_routes_reject_keys_without_scope(client):
             assert problem["detail"] == expected
 
 
+@guards(
+    "shared/http/access/auth.py",
+    "Scope.ASK in caller.scopes and caller.filter is None",
+    "Scope.ASK in caller.scopes",
+    means="a key with a filter downloads documents that its filter excludes",
+)
+@guards(
+    "shared/http/access/auth.py",
+    'request.query_params.getlist("version") == ["live"]',
+    "True",
+    means="a key that only asks downloads a version that no answer cites yet",
+)
+async def test_asking_key_downloads_only_live_originals(client, services):
+    first, second = ("# Leave\n\nThirty days.", "# Leave\n\nForty days.")
+    upload = {"text": first, "external_id": "leave.md"}
+    document = (await client.post("/v1/documents", json=upload, headers=MANAGER)).json()["id"]
+    await work(services)
+    await client.post("/v1/documents", json=upload | {"text": second}, headers=MANAGER)  # not processed
+    asks, filtered, rates = [
+        bearer((await make(client, scope, name=name, **more))["key"])
+        for name, scope, more in (
+            ("asks", "ask", {}),
+            ("filtered", "ask", {"filter": {"audience": "public"}}),
+            ("rates", "feedback", {}),
+        )
+    ]
+
+    async def status(part, headers, query="?version=live"):
+        return (await client.get(f"/v1/documents/{document}/{part}{query}", headers=headers)).status_code
+
+    assert (await client.get(f"/v1/documents/{document}/content?version=live", headers=asks)).text == first
+    for part in ("content", "text"):
+        assert await status(part, asks) == 200
+        assert await status(part, as_tenant("bob")) == 404
+        assert await status(part, filtered) == await status(part, rates) == 403
+        for query in ("", "?version=latest", "?version=latest&version=live", "?version=live&version=latest"):
+            assert await status(part, asks, query) == 403, query
+    for path in ("", "/chunks?version=live", "/pages/1/image?version=live"):
+        assert (await client.get(f"/v1/documents/{document}{path}", headers=asks)).status_code == 403, path
+
+
 async def test_routes_without_keys_refuse_other_users(services, settings, provider):
     async with calling(settings, services, own=False) as client:
         for route, _ in SCOPED:

@@ -181,10 +181,13 @@ class Needs(BeforeBody):
         scope: the scope; None accepts any valid key.
         basic: whether a key may be the password of HTTP Basic authentication. Browsers store such passwords and send
             them with requests of other sites, so only a route for programs accepts them.
+        live: whether a key that asks without a filter may send `version=live`. Its questions find every passage of
+            that version, and the filter of another key might exclude the document.
     """
 
     scope: Scope | None
     basic: bool = False
+    live: bool = False
 
     async def __call__(self, request: Request) -> str:
         """Return the tenant of the request's key; empty for operators.
@@ -200,7 +203,7 @@ class Needs(BeforeBody):
         if admitted is not None:
             return admitted
         caller = await self._identify(request)
-        if self.scope is not None and self.scope not in caller.scopes:
+        if self.scope is not None and not self._admits(caller, request):
             log.warning("key.refused", status=403, scope=self.scope.value, route=route_of(request.scope))
             raise Forbidden(f"This request needs a key with the scope '{self.scope}', which this key lacks.")
         if self.scope in _RECORDED:
@@ -208,6 +211,12 @@ class Needs(BeforeBody):
         await count(request, caller)
         request.state.tenant = caller.tenant
         return caller.tenant
+
+    def _admits(self, caller: Caller, request: Request) -> bool:
+        if self.scope in caller.scopes:
+            return True
+        asks_freely = Scope.ASK in caller.scopes and caller.filter is None
+        return self.live and asks_freely and request.query_params.getlist("version") == ["live"]
 
     async def _identify(self, request: Request) -> Caller:
         if not self.basic:
@@ -220,6 +229,7 @@ class Needs(BeforeBody):
 
 # The tenant of a request whose key has the scope.
 Reader = Annotated[str, Depends(Needs(Scope.READ))]
+LiveReader = Annotated[str, Depends(Needs(Scope.READ, live=True))]
 Asker = Annotated[str, Depends(Needs(Scope.ASK))]
 Writer = Annotated[str, Depends(Needs(Scope.WRITE))]
 Manager = Annotated[str, Depends(Needs(Scope.MANAGE))]
