@@ -3,14 +3,15 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, post } from "../api.js";
 import { redraw } from "../store.js";
-import { duration, path, plural } from "./format.js";
+import { clamp, clampToggle } from "./clamp.js";
+import { count, duration, nameOf, plural, positionOf, withoutMarks } from "./format.js";
 import { icon } from "./icon.js";
 import { notify, problemCard } from "./notice.js";
 import { may } from "./permissions.js";
 import { prose } from "./prose.js";
 import { asRequest } from "./request.js";
 import { resultNotice } from "./result-notice.js";
-import { sourcesOf } from "./turns.js";
+import { CITATION, shownAnswer, sourcesOf } from "./turns.js";
 import { say } from "./words.js";
 
 /** @import { Turn, Source } from "./turns.js" */
@@ -32,69 +33,77 @@ export const requestOf = ({ question, collection, history }) => ({ question, col
  */
 export function answerView(turn, open, isLast, busy, actions) {
   const { phase, problem } = turn;
+  const sources = sourcesOf(turn);
   return html`<article class="answer" aria-busy=${String(busy)} aria-labelledby=${`question-${turn.id}`}>
-    <h2 class="question-title" dir="auto" id=${`question-${turn.id}`}>${turn.question}</h2>
+    <h2 class="question-title ${clamp(turn.question)}" dir="auto" id=${`question-${turn.id}`}>${turn.question}</h2>
+    ${clampToggle(turn.question)}
     ${turn.searched === turn.question ? nothing : html`<p class="soft small">${say`Searched for ${html`<q dir="auto">${turn.searched}</q>`}`}</p>`}
     ${phase === "searching" ? html`<p class="soft">${say`Searching\u2026`}</p>` : nothing}
     ${turn.isNew ? html`<p class="hidden" role="status">${spoken(turn)}</p>` : nothing}
-    <div class="written">${prose(turn.answer, (number) => cite(turn, number, open, actions))}</div>
+    <div class="written">${prose(shownAnswer(turn), (number) => cite(turn, sources, number, open, actions))}</div>
     ${resultNotice(turn)}
     ${turn.stopped ? html`<p class="soft">${say`Stopped.`}</p>` : nothing}
     ${turn.incomplete_reason ? html`<p class="warning">${INCOMPLETE[turn.incomplete_reason] ?? INCOMPLETE.interrupted}</p>` : nothing}
     ${problemCard(problem, () => actions.again?.(turn))}
-    ${turn.facts ? facts(turn) : nothing}
-    ${sourceList(turn, open, actions)}
+    ${facts(turn)}
+    ${sourceList(turn, sources, open, actions)}
     ${phase === "done" ? actionLine(turn, open, actions) : nothing}
     ${turn.facts && isLast ? asRequest("POST", "/v1/query", requestOf(turn)) : nothing}
   </article>`;
 }
 
-/** Return the announcement for screen readers: the phase, then the complete answer. @param {Turn} turn */
-function spoken({ phase, answer }) {
-  if (phase === "done") return answer;
-  return phase === "writing" ? say`Writing the answer.` : say`Searching.`;
+/** Return the announcement for screen readers: the phase, then the words of the complete answer. @param {Turn} turn */
+function spoken(turn) {
+  if (turn.phase === "done") return withoutMarks(shownAnswer(turn).replace(CITATION, ""));
+  return turn.phase === "writing" ? say`Writing the answer.` : say`Searching.`;
 }
 
-/** @param {Turn} turn @param {number} number @param {number | null} open @param {Actions} actions */
-function cite(turn, number, open, actions) {
-  const index = sourcesOf(turn).findIndex((each) => each.number === number);
+/**
+ * @param {Turn} turn @param {Source[]} sources @param {number} number in the text of the answer
+ * @param {number | null} open @param {Actions} actions
+ */
+function cite(turn, sources, number, open, actions) {
+  const index = sources.findIndex((each) => each.number === number);
   if (index < 0) return html`<span class="cited soft">[${number}]</span>`;
-  return html`<button class="cited" aria-label=${say`Source ${number}`} aria-pressed=${String(index === open)}
-    @click=${() => actions.show(turn, index)}>${number}</button>`;
+  return html`<button class="cited" aria-label=${say`Source ${index + 1}`} aria-pressed=${String(index === open)}
+    @click=${() => actions.show(turn, index)}>${index + 1}</button>`;
 }
 
 /** @param {Turn} turn */
 function facts(turn) {
   if (!turn.facts) return nothing;
   const { passages, seconds, tokens, removed } = turn.facts;
-  const parts = [turn.form === "extractive" ? say`Quoted from documents` : say`Written by a model`, plural(passages, "passage"), duration(seconds)];
-  if (!turn.certain) parts.push(say`uncertain`);
+  const isWritten = turn.form !== "extractive"; // the answer itself says that it is quoted, or uncertain
+  const parts = isWritten && turn.found ? [say`Written by a model`] : [];
+  if (passages) parts.push(say`${count(turn.found ? (turn.cited?.length ?? 0) : 0)} of ${plural(passages, "passage")} cited`);
+  parts.push(duration(seconds));
+  if (isWritten && !turn.certain) parts.push(say`uncertain`);
   if (tokens) parts.push(plural(tokens, "token"));
   if (removed) parts.push(say`${plural(removed, "invalid citation")} removed`);
   return html`<p class="facts soft small">${parts.join(" \u00b7 ")}</p>`;
 }
 
-/** @param {Turn} turn @param {number | null} open @param {Actions} actions */
-function sourceList(turn, open, actions) {
-  const list = sourcesOf(turn);
+/** @param {Turn} turn @param {Source[]} list @param {number | null} open @param {Actions} actions */
+function sourceList(turn, list, open, actions) {
   if (!list.length) return nothing;
   return html`<h3>${!(turn.found && (turn.certain || turn.incomplete_reason)) ? say`Closest passages` : turn.cited ? say`Sources` : say`Results`}</h3>
     <ol class="sources">
       ${list.map(
-        ({ number, chunk }, index) => html`<li><button class="source" aria-current=${String(index === open)}
+        ({ chunk }, index) => html`<li><button class="source" aria-current=${String(index === open)}
           @click=${() => actions.show(turn, index)}>
-          <span class="cited" aria-hidden="true">${number}</span>
-          <span><span class="name" dir="auto">${path(chunk.heading_path, chunk.title ?? chunk.external_id)}</span>
-            <span class="soft small" dir="auto">${reason(chunk)}</span></span>
+          <span class="cited" aria-hidden="true">${index + 1}</span>
+          <span><span dir="auto"><b>${nameOf(chunk)}</b>${positionOf(chunk) ? ` \u00b7 ${positionOf(chunk)}` : nothing}</span>
+            <span class="soft small">${reason(chunk)}</span></span>
         </button></li>`,
       )}
     </ol>`;
 }
 
-/** Return why a passage was found; for a stored answer, the name of its file. @param {Source["chunk"]} chunk */
-function reason(chunk) {
-  if (chunk.text === undefined) return chunk.filename ?? chunk.external_id;
-  return chunk.matched_question ?? (chunk.matched_question_source ? say`matched by another user's question` : say`matched by text`);
+/** Return why a passage was found; nothing if that is unknown, as for a stored answer. @param {Source["chunk"]} chunk */
+function reason({ matched_question: question, matched_question_source: source }) {
+  if (question === undefined) return nothing;
+  if (question) return say`Matched question: ${html`<q dir="auto">${question}</q>`}`;
+  return source ? say`Matched another user's question` : say`Matched by its text`;
 }
 
 /** @param {Turn} turn @param {number | null} open @param {Actions} actions */

@@ -13,10 +13,11 @@ const LETTER = /[\p{L}\p{N}]/u;
 /**
  * Highlight sentences in the element that shows a text. Without support by the browser only their words are returned.
  * @param {Element} box @param {string} text @param {Span[]} sentences positions in the text
+ * @param {boolean} [lines] whether the element shows line ends
  * @returns {{ranges: Range[], isHighlighted: boolean}} ranges of the sentences that were located
  */
-export function highlight(box, text, sentences) {
-  const ranges = rangesOf(box, text, sentences);
+export function highlight(box, text, sentences, lines = false) {
+  const ranges = rangesOf(box, text, sentences, lines);
   if (!("highlights" in CSS)) return { ranges, isHighlighted: false };
   CSS.highlights.set("cited", new Highlight(...ranges));
   return { ranges, isHighlighted: ranges.length > 0 };
@@ -29,13 +30,13 @@ export function wordsOf(range) {
   return (copy.textContent ?? "").replace(/\s+/g, " ").trim();
 }
 
-/** @param {Element} box @param {string} text @param {Span[]} sentences @returns {Range[]} */
-export function rangesOf(box, text, sentences) {
+/** @param {Element} box @param {string} text @param {Span[]} sentences @param {boolean} lines @returns {Range[]} */
+function rangesOf(box, text, sentences, lines) {
   const nodes = textNodes(box);
   const shown = nodes.map((node) => node.data).join("");
   return sentences.flatMap((span) => {
     const [start, end] = span.map((at) => unitsBefore(text, at));
-    const found = shown === text ? /** @type {Span} */ ([start, end]) : positionIn(shown, text, start, end);
+    const found = shown === text ? /** @type {Span} */ ([start, end]) : positionIn(shown, text, start, end, lines);
     return found ? [rangeOf(nodes, found)] : [];
   });
 }
@@ -50,9 +51,10 @@ export function unitsBefore(text, characters) {
 /**
  * Return the position of a sentence in the shown text. Its first and its last letter are marked in a copy of the text:
  * parsed again, the copy shows the same text with two marks. If it does not, the sentence is not located.
- * @param {string} shown @param {string} text @param {number} start @param {number} end @returns {Span | null}
+ * @param {string} shown @param {string} text @param {number} start @param {number} end @param {boolean} lines
+ * @returns {Span | null}
  */
-function positionIn(shown, text, start, end) {
+function positionIn(shown, text, start, end, lines) {
   const sentence = text.slice(start, end);
   const skipped = CHECKBOX.exec(sentence)?.[0].length ?? 0;
   const letters = [...sentence.slice(skipped).matchAll(new RegExp(LETTER, "gu"))];
@@ -60,7 +62,8 @@ function positionIn(shown, text, start, end) {
   const first = start + skipped + letters[0].index;
   const last = start + skipped + (letters.at(-1)?.index ?? 0);
   const box = document.createElement("div");
-  render(markdown(text.slice(0, first) + FIRST + text.slice(first, last) + LAST + text.slice(last)), box);
+  const copy = text.slice(0, first) + FIRST + text.slice(first, last) + LAST + text.slice(last);
+  render(markdown(copy, undefined, lines), box);
   const marked = textNodes(box).map((node) => node.data).join("");
   const [from, to] = [marked.indexOf(FIRST), marked.indexOf(LAST) - 1];
   if (from < 0 || to < from || marked.replaceAll(FIRST, "").replaceAll(LAST, "") !== shown) return null;

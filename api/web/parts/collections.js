@@ -1,9 +1,10 @@
 // The list of collections and the selected one.
 
-import { html } from "../vendor/lit-html.js";
+import { html, nothing } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
 import { get } from "../api.js";
 import { redraw, remember, remembered } from "../store.js";
+import { reads } from "./permissions.js";
 import { say } from "./words.js";
 
 /** @type {{items: {name: string, documents: Record<string, number>, points: number | null, notice?: string | null}[], chosen: string}} */
@@ -42,21 +43,23 @@ function inAddress() {
 
 /** Return the collections. A key with only the `ask` scope gets their names alone. */
 async function fetchCollections() {
-  try {
-    const found = [];
-    let cursor = "";
-    for (let page = 0; page < PAGES; page += 1) {
-      const { items, next_cursor: next } = await get(`/v1/collections?limit=200${cursor}`);
-      found.push(...items);
-      if (!next) break;
-      cursor = `&cursor=${encodeURIComponent(next)}`;
-    }
-    return found;
-  } catch (problem) {
-    if (problem.status !== 403) throw problem;
-    return (await get("/v1/models")).data.map(({ id }) => ({ name: id, documents: {}, points: null }));
+  if (!(await reads())) return (await get("/v1/models")).data.map(({ id }) => ({ name: id, documents: {}, points: null }));
+  const found = [];
+  let cursor = "";
+  for (let page = 0; page < PAGES; page += 1) {
+    const { items, next_cursor: next } = await get(`/v1/collections?limit=200${cursor}`);
+    found.push(...items);
+    if (!next) break;
+    cursor = `&cursor=${encodeURIComponent(next)}`;
   }
+  return found;
 }
+
+/** Whether there is another collection to choose. */
+const hasChoice = () => collections.items.some((each) => each.name !== collections.chosen);
+
+/** Return the selection as a part of another field; nothing if there is only one collection. @param {() => void} chosen */
+export const collectionChip = (chosen) => (hasChoice() ? html`<span class="chip">${collectionPicker(chosen)}</span>` : nothing);
 
 /** @param {() => void} chosen called after the selection has changed */
 export function collectionPicker(chosen) {

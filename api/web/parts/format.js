@@ -125,13 +125,26 @@ export const nameOf = (document) => document.title || document.filename || docum
 /** @param {string[]} headings @param {string} [otherwise] */
 export const path = (headings, otherwise = "") => headings.join(" \u203a ") || otherwise;
 
+/**
+ * Return the position of a passage in its document, as in "p. 2 \u00b7 Leave \u203a First year"; empty if unknown.
+ * @param {{title: string | null, filename: string | null, external_id: string, heading_path: string[], page: number | null}} chunk
+ */
+export function positionOf(chunk) {
+  const { heading_path: headings, page } = chunk;
+  const within = path(headings[0] === nameOf(chunk) ? headings.slice(1) : headings);
+  return [page ? say`p. ${page}` : "", within].filter(Boolean).join(" \u00b7 ");
+}
+
+/** Return Markdown as plain words in one line: without its marks, its tables' lines and the addresses of links. @param {string} text */
+export const withoutMarks = (text) => text
+  .replace(/!?\[([^\]]*)\]\([^)\s]*\)/g, "$1")
+  .replace(/^\s*(?:#{1,6}|>|[-*+]|```\w*)\s/gm, "")
+  .replace(/^[\s|:-]+$/gm, "")
+  .replace(/\*+(?=\S)|(?<=\S)\*+|__|[`|]/g, " ")
+  .replace(/\s+/g, " ").replace(/ ([.,;:!?])/g, "$1").trim();
+
 /** Return the start of a passage in one line, without its first headings and the marks of Markdown. @param {string} text @param {number} most */
 export function opening(text, most) {
   const body = text.replace(/^(?:\s*#{1,6} [^\n]*(?:\n|$))+/, "");
-  const plain = (body.trim() ? body : text).slice(0, 4 * most)
-    .replace(/!?\[([^\]]*)\]\([^)\s]*\)/g, "$1")
-    .replace(/^\s*(?:#{1,6}|>|[-*+]|```\w*)\s/gm, "")
-    .replace(/^[\s|:-]+$/gm, "")
-    .replace(/\*\*|__|[`|]/g, " ");
-  return plain.replace(/\s+/g, " ").replace(/ ([.,;:!?])/g, "$1").trim().slice(0, most);
+  return withoutMarks((body.trim() ? body : text).slice(0, 4 * most)).slice(0, most);
 }

@@ -3,6 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { get, post } from "../api.js";
 import { redraw } from "../store.js";
+import { clamp, clampToggle } from "./clamp.js";
 import { ago, count, plural, nameOf, opening } from "./format.js";
 import { problemCard } from "./notice.js";
 import { say } from "./words.js";
@@ -128,7 +129,7 @@ export function labelling() {
 /** @param {Labelling} session @param {Api["AskedQuestionView"]} question */
 function one(session, question) {
   const { found, ticked } = session;
-  return html`<h2 dir="auto">${question.question}</h2><p class="soft small">${plural(question.times, "time")} \u00b7 ${ago(question.last_at)}</p>
+  return html`<h2 dir="auto" class=${clamp(question.question)}>${question.question}</h2>${clampToggle(question.question)}<p class="soft small">${plural(question.times, "time")} \u00b7 ${ago(question.last_at)}</p>
     ${found === null ? html`<p class="soft">${say`Searching\u2026`}</p>` : nothing}
     <ul role="list" class="candidates">${(found ?? []).map((chunk, index) => html`<li><label>
       <input type="checkbox" .checked=${ticked.has(chunk.external_id)} @change=${() => tick(session, chunk.external_id)}>

@@ -2,9 +2,9 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { Lexer } from "../vendor/marked.js";
+import { CITATION } from "./turns.js";
 import { say } from "./words.js";
 
-const CITATION = /\[(\d{1,3})\]/g;
 const PICTURE = /^\[(?:image|picture)(?::\s*(.*))?\]$/i;
 /** @type {Record<string, string>} */
 const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0" };
@@ -17,9 +17,10 @@ const MOST_LEVELS = 8; // of quotations and lists in each other; deeper ones wou
 /**
  * Render Markdown. Links show their target instead of leading to it, and pictures are named, not loaded.
  * @param {string} text @param {Cite} [cite] without it, `[1]` is text
+ * @param {boolean} [lines] whether a line end is shown: models and OCR mean it, but documents are often wrapped
  */
-export function markdown(text, cite) {
-  return blocks(new Lexer({ gfm: true, breaks: true }).lex(text), cite);
+export function markdown(text, cite, lines = false) {
+  return blocks(new Lexer({ gfm: true, breaks: lines }).lex(text), cite);
 }
 
 /** @param {any[]} tokens @param {Cite} [cite] @returns {unknown[]} */

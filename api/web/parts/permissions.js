@@ -7,9 +7,9 @@ import { redraw } from "../store.js";
 
 /**
  * The key; null: not loaded yet, or not reported by the server.
- * @type {{scopes: string[] | null, tenant: string | null, key: string | null}}
+ * @type {{scopes: string[] | null, tenant: string | null, key: string | null, isFiltered: boolean}}
  */
-const me = { scopes: null, tenant: null, key: null };
+const me = { scopes: null, tenant: null, key: null, isFiltered: false };
 /** @type {Promise<Api["MeView"] | null> | null} */
 let reading = null;
 let known = () => {};
@@ -23,7 +23,8 @@ export async function loadPermissions() {
   const mine = (reading = get("/v1/me").catch(() => null));
   const reply = await mine;
   if (mine !== reading) return; // the key has changed
-  Object.assign(me, { scopes: reply?.scopes ?? null, tenant: reply?.tenant ?? null, key: reply?.key ?? null });
+  const { scopes = null, tenant = null, key = null } = reply ?? {};
+  Object.assign(me, { scopes, tenant, key, isFiltered: Boolean(reply?.filter) });
   known();
   redraw();
 }
@@ -43,6 +44,12 @@ export function may(scope) {
   if (scope === "operator") return Boolean(me.key !== null && me.scopes?.includes(scope));
   return me.scopes === null || me.scopes.includes(scope);
 }
+
+/** Whether the key may open originals: with the scope `ask` alone, unless a filter restricts its questions. */
+export const mayOpenOriginals = () => may("read") || (may("ask") && !me.isFiltered);
+
+/** Return whether the key reads documents, once the server has reported its scopes. */
+export const reads = async () => (await reading)?.scopes?.includes("read") ?? true;
 
 // A key may have lost a scope since it was read.
 const PAUSE = 10_000; // milliseconds

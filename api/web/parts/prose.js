@@ -12,24 +12,25 @@ let isLoading = false;
 const cache = new Map();
 
 /** Render an answer, with its citations. @param {string} text @param {(number: number) => unknown} cite renders a citation */
-export const prose = (text, cite) => rendered(text, cite);
+export const prose = (text, cite) => rendered(text, true, cite);
 
-/** Render a passage of a document. @param {string} text */
-export function passage(text) {
-  if (!markdown) return rendered(text);
-  const known = cache.get(text);
+/** Render a passage of a document. @param {string} text @param {boolean} [lines] whether its line ends are shown, as of a scan */
+export function passage(text, lines = false) {
+  if (!markdown) return rendered(text, lines);
+  const key = `${lines} ${text}`;
+  const known = cache.get(key);
   if (known) return known;
   if (cache.size >= MOST_CACHED) cache.clear();
-  const template = rendered(text);
-  cache.set(text, template);
+  const template = rendered(text, lines);
+  cache.set(key, template);
   return template;
 }
 
-/** @param {string} text @param {(number: number) => unknown} [cite] */
-function rendered(text, cite) {
+/** @param {string} text @param {boolean} lines @param {(number: number) => unknown} [cite] */
+function rendered(text, lines, cite) {
   if (!markdown) load();
   try {
-    if (markdown && text.length <= MOST_CHARACTERS) return markdown(text, cite);
+    if (markdown && text.length <= MOST_CHARACTERS) return markdown(text, cite, lines);
   } catch {
     // too deeply nested for the parser: the text itself is shown
   }

@@ -89,11 +89,12 @@ export function originOf(chunk) {
  * @param {Api["DocumentView"]} document @param {Api["ChunkView"]} chunk @param {[number, number][]} sentences cited ones
  */
 export function textOf(document, chunk, sentences) {
-  const { key, marked, line } = citedSentences(chunk.id, chunk.text, sentences);
-  const text = html`<div class="reading" dir="auto" tabindex="0"><div class=${marked} data-passage=${key}>${passage(chunk.text)}</div></div>`;
-  if (chunk.confidence === null || !chunk.page) return html`${line}${text}`;
+  const isScan = chunk.confidence !== null;
+  const { key, marked, line } = citedSentences(chunk.id, chunk.text, sentences, isScan);
+  const text = html`<div class="reading" dir="auto" tabindex="0"><div class=${marked} data-passage=${key}>${passage(chunk.text, isScan)}</div></div>`;
+  if (!isScan || !chunk.page) return html`${line}${text}`;
   show(document, chunk, chunk.page);
-  return html`${line}${chunk.confidence < UNCERTAIN ? html`<p class="warning small">${say`Most words are uncertain, so no questions are generated.`}</p>` : nothing}
+  return html`${line}${(chunk.confidence ?? 0) < UNCERTAIN ? html`<p class="warning small">${say`Most words are uncertain, so no questions are generated.`}</p>` : nothing}
     ${scan.problem ? html`<p class="soft small">${scan.problem}</p>` : nothing}
     ${scan.picture ? html`<div class="scan"><img src=${scan.picture} alt=${say`Page ${chunk.page}`}>${text}</div>` : text}`;
 }

@@ -11,14 +11,14 @@ let cited = { key: "", shown: "", words: [], isHighlighted: false, first: null }
 
 /**
  * Highlight the cited sentences of the drawn passage.
- * @param {string} key of the passage @param {string} text @param {Span[]} sentences
+ * @param {string} key of the passage @param {string} text @param {Span[]} sentences @param {boolean} lines
  */
-async function mark(key, text, sentences) {
+async function mark(key, text, sentences, lines) {
   const { highlight, wordsOf } = await import("./cited.js");
   const box = document.querySelector(`.detail [data-passage="${key}"]`);
   const shown = box?.textContent ?? "";
   if (!box || (cited.key === key && cited.shown === shown && (!cited.first || isIn(cited.first, box)))) return;
-  const { ranges, isHighlighted } = highlight(box, text, sentences);
+  const { ranges, isHighlighted } = highlight(box, text, sentences, lines);
   const characters = [...text];
   const words = ranges.length ? ranges.map(wordsOf) : sentences.map(([start, end]) => characters.slice(start, end).join(""));
   cited = { key, shown, words, isHighlighted, first: ranges[0] ?? null };
@@ -40,12 +40,13 @@ export function toPassage() {
 /**
  * Highlight the sentences of a passage after it has been drawn.
  * @param {string} id of the chunk @param {string} text @param {Span[]} sentences
+ * @param {boolean} lines whether its line ends are shown
  * @returns {{key: string, marked: string, line: unknown}} attributes of the passage's element, and the sentences in words
  */
-export function citedSentences(id, text, sentences) {
+export function citedSentences(id, text, sentences, lines) {
   const key = `${id} ${sentences.join(" ")}`;
   const { words, isHighlighted } = cited.key === key ? cited : { words: [], isHighlighted: false };
-  queueMicrotask(() => mark(key, text, sentences).catch(() => {}));
+  queueMicrotask(() => mark(key, text, sentences, lines).catch(() => {}));
   const line = html`<p class=${isHighlighted ? "hidden" : "small"} dir="auto">${words.length === 1 ? say`Cited sentence` : say`Cited sentences`}: ${words.join(" \u2026 ")}</p>`;
   return { key, marked: isHighlighted ? "marked by-sentence" : "marked", line: words.length ? line : nothing };
 }

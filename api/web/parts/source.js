@@ -4,8 +4,9 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, get } from "../api.js";
 import { redraw } from "../store.js";
 import { channelBars } from "./bars.js";
-import { path, score } from "./format.js";
+import { nameOf, positionOf, score } from "./format.js";
 import { icon } from "./icon.js";
+import { may, mayOpenOriginals } from "./permissions.js";
 import { passage } from "./prose.js";
 import { citedSentences, inAddress, toPassage } from "./sentences.js";
 import { say } from "./words.js";
@@ -16,6 +17,7 @@ const MOST = 50;
 
 /** @param {string} chunkId */
 function neighbours(chunkId) {
+  if (!may("read")) return null;
   if (!around.has(chunkId)) {
     if (around.size >= MOST) around.clear();
     around.set(chunkId, null);
@@ -32,40 +34,72 @@ function neighbours(chunkId) {
 }
 
 /** @type {typeof import("./kinds.js") | null} */
+let kinds = null;
+const loadKinds = () => import("./kinds.js").then((loaded) => ((kinds = loaded), redraw()), () => {});
+
+/** @typedef {{number: number, chunk: Api["RetrievedChunkView"], sentences: [number, number][]}} Shown its sentences support the answer */
+
+/** @type {typeof import("./original.js") | null} */
 let original = null;
-const loadOriginal = () => import("./kinds.js").then((loaded) => ((original = loaded), redraw()), () => {});
+let beside = ""; // id of the chunk whose original is shown next to it
+
+/** @param {string} chunkId empty: close the original */
+async function showOriginal(chunkId) {
+  beside = chunkId;
+  if (chunkId) original ??= await import("./original.js");
+  else original?.forgetOriginal();
+  redraw();
+  const focused = chunkId ? "original-title" : "open-original";
+  requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(focused)?.focus()));
+}
+
+/** Show the original of a source for a key that cannot open the reader. @param {Shown} source */
+function originalOf({ chunk, sentences }) {
+  if (beside !== chunk.chunk_id || !original) return nothing;
+  const document = { ...chunk, id: chunk.document_id, version: -1 }; // the passage is of the live version
+  return original.originalView(/** @type {any} */ (document), /** @type {any} */ ({ ...chunk, id: chunk.chunk_id }), sentences, () => showOriginal(""));
+}
+
+/** Link to the document and to its original, as far as the key may open them. @param {Shown} source */
+function links({ chunk, sentences }) {
+  const address = `${ROOT}/documents/${chunk.document_id}?chunk=${chunk.chunk_id}${inAddress(sentences)}`;
+  if (may("read")) return html`<a href=${address}>${say`Open in document`}</a> ${kinds?.linkTo(address, chunk) ?? nothing}`;
+  const kind = mayOpenOriginals() && chunk.version !== undefined ? kinds?.kindOf(chunk) : null;
+  return kind ? html`<button id="open-original" @click=${() => showOriginal(chunk.chunk_id)}>${kinds?.openingOf(kind, chunk.page)}</button>` : nothing;
+}
 
 /**
- * @param {{number: number, chunk: Api["RetrievedChunkView"], sentences: [number, number][]}} source its sentences support the answer
+ * @param {Shown} source
  * @param {number} many number of sources @param {number} index @param {(index: number) => void} show @param {() => void} close
  */
-export function sourcePanel({ number, chunk, sentences }, many, index, show, close) {
+export function sourcePanel(source, many, index, show, close) {
+  const { chunk, sentences } = source;
   const read = neighbours(chunk.chunk_id);
-  const where = path(chunk.heading_path);
-  const address = `${ROOT}/documents/${chunk.document_id}?chunk=${chunk.chunk_id}${inAddress(sentences)}`;
-  if (!original) loadOriginal();
-  const { key, marked, line } = citedSentences(chunk.chunk_id, chunk.text, sentences);
+  if (!kinds) loadKinds();
+  const isScan = typeof read?.chunk.confidence === "number";
+  const { key, marked, line } = citedSentences(chunk.chunk_id, chunk.text, sentences, isScan);
+  const name = nameOf(chunk);
+  const file = chunk.filename ?? chunk.external_id;
+  const place = [file === name ? "" : file, positionOf(chunk)].filter(Boolean).join(" \u00b7 ");
   /** @param {KeyboardEvent} event */
   const pressed = (event) => event.key === "Escape" && close();
-  return html`<aside class="detail" aria-labelledby="source-title" @keydown=${pressed}>
+  return html`${originalOf(source)}<aside class="detail" aria-labelledby="source-title" @keydown=${pressed}>
     <header class="bar-line">
-      <h2 id="source-title" tabindex="-1">${say`Source ${number}`}</h2>
-      <span class="grow soft small">${say`${index + 1} of ${many}`}</span>
+      <h2 id="source-title" class="grow" tabindex="-1">${say`Source ${index + 1} of ${many}`}</h2>
       <button class="quiet" aria-label=${say`Previous source`} ?disabled=${index === 0} @click=${() => show(index - 1)}>${icon("chevron-left")}</button>
       <button class="quiet" aria-label=${say`Next source`} ?disabled=${index === many - 1} @click=${() => show(index + 1)}>${icon("chevron-right")}</button>
       <button class="quiet" aria-label=${say`Close`} @click=${close}>${icon("x")}</button>
     </header>
-    <p class="name" dir="auto">${where || chunk.title || chunk.external_id}</p>
-    <p class="soft small" dir="auto">${chunk.filename ?? chunk.external_id}${chunk.page ? ` \u00b7 ${say`page ${chunk.page}`}` : ""}</p>
+    <p class="name" dir="auto">${name}</p>
+    ${place ? html`<p class="soft small" dir="auto">${place}</p>` : nothing}
     ${line}
     <div class="reading" dir="auto" tabindex="0">
-      ${read?.before.map((each) => html`<div class="around">${passage(each.text)}</div>`) ?? nothing}
-      <div class=${marked} data-passage=${key}>${passage(chunk.text)}</div>
-      ${read?.after.map((each) => html`<div class="around">${passage(each.text)}</div>`) ?? nothing}
+      ${read?.before.map((each) => html`<div class="around">${passage(each.text, isScan)}</div>`) ?? nothing}
+      <div class=${marked} data-passage=${key}>${passage(chunk.text, isScan)}</div>
+      ${read?.after.map((each) => html`<div class="around">${passage(each.text, isScan)}</div>`) ?? nothing}
     </div>
     ${chunk.channels ? html`<h3>${say`Why it matched`} <span class="soft number">${score(chunk.score)}</span></h3>` : nothing}
     ${channelBars(chunk.channels, chunk.matched_question)}
-    <p class="tools"><a href=${address}>${say`Open in document`}</a>
-      ${original?.linkTo(address, chunk) ?? nothing}</p>
+    <p class="tools">${links(source)}</p>
   </aside>`;
 }

@@ -1,6 +1,7 @@
 // Questions of a conversation with their answers.
 
 import { cut } from "./format.js";
+import { say } from "./words.js";
 
 /** @import { StoredTurn } from "./conversations.js" */
 
@@ -12,6 +13,8 @@ import { cut } from "./format.js";
  *   problem: any, stopped: boolean, isNew: boolean, helpful: Map<string, boolean>, history: Api["MessageBody"][]}} Turn
  */
 
+/** A citation in the text of an answer: the number of a passage. */
+export const CITATION = /\[(\d{1,3})\]/g;
 const REMEMBERED = 6; // questions and answers that a follow-up question may refer to
 const MESSAGE_CHARACTERS = 2000; // the server reads no more of a message
 let made = 0;
@@ -32,12 +35,30 @@ function historyOf(turns) {
 
 /**
  * Return the listed sources: the cited chunks, the closest ones if nothing was found, or all results while the answer is
- * incomplete.
+ * incomplete. Cited ones come first, in the order in which the answer cites them: a reader's number of a source is its
+ * position in this list, and `number` its number in the text of the answer.
  * @param {Turn} turn @returns {Source[]}
  */
-export function sourcesOf({ found, cited, chunks }) {
-  if (found && cited) return cited;
-  return (found ? chunks : chunks.slice(0, 3)).map((chunk, index) => ({ number: index + 1, chunk, sentences: [] }));
+export function sourcesOf({ found, cited, chunks, answer }) {
+  const results = () => (found ? chunks : chunks.slice(0, 3)).map((chunk, index) => ({ number: index + 1, chunk, sentences: [] }));
+  const numbers = [...new Set(Array.from(answer.matchAll(CITATION), ([, number]) => Number(number)))];
+  /** @param {Source} source */
+  const rank = ({ number }) => (numbers.includes(number) ? numbers.indexOf(number) : numbers.length);
+  return [...(found && cited ? cited : results())].sort((one, other) => rank(one) - rank(other));
+}
+
+/**
+ * Return the answer as readers see it, in Markdown. The server's sentence before quotations has the language of the page,
+ * and quotations are apart from each other.
+ * @param {Turn} turn
+ */
+export function shownAnswer({ form, found, certain, answer }) {
+  if (form !== "extractive") return answer;
+  if (!found) return say`The documents do not answer this question.`;
+  const start = answer.search(/^> /m);
+  if (start < 0) return answer;
+  const lead = certain ? say`Quoted from the documents:` : say`The documents may not answer this question. The nearest passages:`;
+  return `${lead}\n\n${answer.slice(start).replace(/(\[\d{1,3}\])\n(?=> )/g, "$1\n\n")}`;
 }
 
 /** Apply an event of the answer. @param {Turn} turn @param {string} name @param {any} data */

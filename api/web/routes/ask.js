@@ -6,11 +6,12 @@ import { repeat } from "../vendor/directives/repeat.js";
 import { Problem, ROOT, follow, get, key } from "../api.js";
 import { redraw, redrawNow } from "../store.js";
 import { answerView, requestOf } from "../parts/answer.js";
-import { collectionPicker, collections } from "../parts/collections.js";
+import { collectionChip, collections } from "../parts/collections.js";
 import { loadConversations, nameFrom, newId, owner, store, stored, withId } from "../parts/conversations.js";
 import { plural } from "../parts/format.js";
 import { notify } from "../parts/notice.js";
-import { server } from "../parts/permissions.js";
+import { may, server } from "../parts/permissions.js";
+import { covers, entered, leave, restored } from "../parts/panel.js";
 import { sourcePanel } from "../parts/source.js";
 import { hasNothing, loadStart, startView, unloadStart } from "../parts/start.js";
 import { suggest } from "../parts/suggestions.js";
@@ -34,8 +35,9 @@ let talk = newTalk();
 let draft = "";
 /** @type {Turn | null} whose question is being edited */
 let edited = null;
-/** @type {{turn: Turn, index: number} | null} the open source */
+/** @type {{turn: Turn, chunkId: string} | null} the open source */
 let opened = null;
+let visit = 0;
 /** @type {{control: AbortController, turn: Turn} | null} */
 let running = null;
 /** @type {HTMLElement | null} */
@@ -43,29 +45,38 @@ let opener = null; // element that gets the focus when the passage is closed
 /** @type {typeof import("../parts/conversation-list.js").conversationList | null} loaded when there is something to list */
 let conversationList = null;
 let isListed = matchMedia(WIDE).matches;
-let quotes = false; // whether answers are quoted, so that no model reads the conversation
+
+/** Return the position of the open source among a turn's sources; -1: none of them is open. @param {Turn} turn */
+const openIndex = (turn) => (opened?.turn === turn ? sourcesOf(turn).findIndex(({ chunk }) => chunk.chunk_id === opened?.chunkId) : -1);
 
 /** @param {{query: URLSearchParams}} route */
 export async function load({ query }) {
   server().then((me) => {
-    quotes = me?.answer?.form === "extractive";
     actions.share = me?.shared_answer_retention_days ? share : undefined;
     redraw();
   });
+  const now = ++visit;
   const wanted = query.get("conversation");
+  const fresh = history.state?.talk; // the entry of a new conversation
+  if (!wanted && fresh && fresh !== talk.id) start(fresh);
+  restoreSource();
   const started = loadStart();
   await loadConversations(true);
+  if (now !== visit) return; // another entry of the history, or another screen
   const isStored = withId(wanted) !== undefined;
   if (wanted && isStored && wanted !== talk.id) resume(wanted);
   if (!wanted && talk.owner === stored.owner && talk.turns.length) inAddress();
   await started;
   await loadConversations(); // the key may have been entered since
+  if (now !== visit) return;
   if (wanted && !isStored && !talk.turns.length) resume(wanted);
+  restoreSource();
   redraw();
 }
 
+/** Leave the screen. A running answer continues, and is shown when the user returns. */
 export function unload() {
-  running?.control.abort();
+  visit += 1;
   unloadStart();
 }
 
@@ -77,10 +88,10 @@ function resume(id) {
   else notify(say`There is no such conversation for your key.`);
 }
 
-/** Start a new conversation. */
-function start() {
+/** Start a new conversation. @param {string} [id] */
+function start(id = newId()) {
   running?.control.abort();
-  talk = newTalk();
+  talk = { ...newTalk(), id };
   [draft, edited, opened] = ["", null, null];
   redraw();
 }
@@ -89,7 +100,7 @@ function startNew() {
   start();
   const query = new URLSearchParams(location.search);
   query.delete("conversation");
-  history.pushState(null, "", `${ROOT}/ask${query.size ? `?${query}` : ""}`);
+  history.pushState({ talk: talk.id }, "", `${ROOT}/ask${query.size ? `?${query}` : ""}`);
   loadStart();
   document.getElementById("question")?.focus();
 }
@@ -125,15 +136,12 @@ async function ask(question, before) {
 /** @param {Talk} conversation @param {Turn} turn @param {string} name @param {any} data of an event of that name */
 function onEvent(conversation, turn, name, data) {
   if (running?.turn !== turn) return;
-  const shown = opened?.turn === turn ? sourcesOf(turn)[opened.index]?.chunk.chunk_id : undefined;
   if (name === "error") turn.problem = new Problem(data);
   else apply(turn, name, data);
   if (name === "retrieved") save(conversation); // a closed tab keeps the question
   if (name === "done") {
-    const index = sourcesOf(turn).findIndex((each) => each.chunk.chunk_id === shown); // the list changes from all results to the cited ones
-    if (index >= 0) opened = { turn, index };
-    else if (opened?.turn === turn) opened = null;
-    if (turn.cited?.length && !opened && matchMedia("(min-width: 64rem)").matches) opened = { turn, index: 0 };
+    if (opened?.turn === turn && openIndex(turn) < 0) opened = null; // the list changes from all results to the cited ones
+    if (turn.cited?.length && !opened && !covers()) opened = { turn, chunkId: sourcesOf(turn)[0].chunk.chunk_id };
   }
   redraw();
 }
@@ -155,7 +163,7 @@ function inAddress() {
   const query = new URLSearchParams(location.search);
   if (query.get("conversation") === talk.id) return;
   query.set("conversation", talk.id);
-  history.replaceState(null, "", `${ROOT}/ask?${query}`);
+  history.replaceState(history.state, "", `${ROOT}/ask?${query}`);
 }
 
 /** Ask the question of an answer again, or a changed one. The answers after it are removed. @param {Turn} turn @param {string} question */
@@ -198,29 +206,41 @@ const share = async (turn) => (await import("../parts/sharing.js")).share(turn);
 function show(turn, index) {
   const from = document.activeElement;
   if (from instanceof HTMLElement && !from.closest(".detail")) opener = from;
-  opened = { turn, index };
-  redraw();
   const { chunk } = sourcesOf(turn)[index];
+  opened = { turn, chunkId: chunk.chunk_id };
+  redraw();
   if (chunk.text === undefined) readPassage(chunk);
-  else requestAnimationFrame(() => document.getElementById("source-title")?.focus());
+  else entered(chunk.chunk_id);
 }
 
 /** Read the passage of a stored answer. @param {import("../parts/turns.js").SourceChunk} chunk */
 async function readPassage(chunk) {
-  const isOpen = () => opened !== null && sourcesOf(opened.turn)[opened.index]?.chunk === chunk;
   try {
+    if (!may("read")) throw new Problem({ status: 403 });
     const { text } = (await get(`/v1/chunks/${chunk.chunk_id}?before=0&after=0`)).chunk;
     Object.assign(chunk, { text, score: null, channels: null });
   } catch (problem) {
-    if (!isOpen()) return; // another source was opened meanwhile
+    if (opened?.chunkId !== chunk.chunk_id) return; // another source was opened meanwhile
     notify(UNREADABLE.get(problem.status) ?? problem.message);
-    opened = null;
+    close();
   }
   redraw();
-  if (isOpen()) requestAnimationFrame(() => document.getElementById("source-title")?.focus());
+  if (opened?.chunkId === chunk.chunk_id) entered(chunk.chunk_id);
 }
 
-function close() {
+/** Open or close a source as the entry of the history says. */
+function restoreSource() {
+  const source = restored(closed);
+  if (!source || opened?.chunkId === source) return;
+  for (const turn of talk.turns) {
+    const index = sourcesOf(turn).findIndex(({ chunk }) => chunk.chunk_id === source);
+    if (index >= 0) return show(turn, index);
+  }
+}
+
+const close = () => leave(closed);
+
+function closed() {
   opened = null;
   redraw();
   requestAnimationFrame(() => opener?.focus());
@@ -259,11 +279,15 @@ const onDeleted = (ids) => {
 
 export function view() {
   const { turns } = talk;
-  const source = opened ? sourcesOf(opened.turn)[opened.index] : null;
+  const index = opened ? openIndex(opened.turn) : -1;
+  const source = opened && index >= 0 ? sourcesOf(opened.turn)[index] : null;
   const isShown = source?.chunk.text !== undefined;
   const isListShown = isListed && Boolean(turns.length || stored.items.length);
   if (isListShown && !conversationList) loadList();
-  const one = (/** @type {Turn} */ turn, /** @type {number} */ index) => answerView(turn, opened?.turn === turn ? opened.index : null, index === turns.length - 1, running?.turn === turn, actions);
+  const one = (/** @type {Turn} */ turn, /** @type {number} */ number) => {
+    const isOpen = opened?.turn === turn && index >= 0;
+    return answerView(turn, isOpen ? index : null, number === turns.length - 1, running?.turn === turn, actions);
+  };
   return html`<div class="split ${isShown ? "with-detail" : ""} ${isListShown && conversationList ? "with-list" : ""}">
     ${isListShown ? (conversationList?.(talk.id, onDeleted) ?? nothing) : nothing}
     <section class="column">
@@ -273,7 +297,7 @@ export function view() {
       ${turns.length ? nothing : startView(askSuggested)}
     </section>
     ${source && isShown && opened
-      ? sourcePanel(/** @type {any} */ (source), sourcesOf(opened.turn).length, opened.index, show.bind(null, opened.turn), close)
+      ? sourcePanel(/** @type {any} */ (source), sourcesOf(opened.turn).length, index, show.bind(null, opened.turn), close)
       : nothing}
   </div>`;
 }
@@ -294,14 +318,17 @@ function composer() {
   /** @param {On<HTMLTextAreaElement>} event */
   const typed = (event) => (draft = event.target.value);
   const cancel = () => ([edited, draft] = [null, ""], redraw());
+  const editing = say`Editing a question. The answers after it will be removed.`;
   return html`<form class="ask-form ${turns.length ? "following" : ""}" role="search" @submit=${submitted}>
-    ${collectionPicker(suggest)}
-    ${edited ? html`<p class="whole-line soft small">${say`Editing a question. The answers after it will be removed.`} <button type="button" class="quiet" @click=${cancel}>${say`Cancel`}</button></p>` : nothing}
-    <textarea id="question" rows=${turns.length ? 1 : 2} maxlength="10000" placeholder=${turns.length ? say`Ask a follow-up question` : say`Ask your documents`} aria-label=${say`Question`} dir="auto"
-      .value=${live(draft)} @input=${typed} @keydown=${keys}></textarea>
-    ${running
-      ? html`<button type="button" @click=${() => running?.control.abort()}>${say`Stop`}</button>`
-      : html`<button class=${!turns.length && hasNothing() ? "" : "main"} type="submit">${say`Ask`}</button>`}
-    ${turns.length && quotes ? html`<p class="whole-line soft small">${say`Each question is searched on its own, because no language model writes answers here.`}</p>` : nothing}
+    ${edited ? html`<p class="soft small">${editing} <button type="button" class="quiet" @click=${cancel}>${say`Cancel`}</button></p>` : nothing}
+    <div class="ask-field">
+      <textarea id="question" rows=${turns.length ? 1 : 2} maxlength="10000" dir="auto" aria-label=${say`Question`}
+        placeholder=${turns.length ? say`Ask a follow-up question` : say`Ask your documents`}
+        .value=${live(draft)} @input=${typed} @keydown=${keys}></textarea>
+      ${collectionChip(suggest)}
+      ${running
+        ? html`<button type="button" @click=${() => running?.control.abort()}>${say`Stop`}</button>`
+        : html`<button class=${!turns.length && hasNothing() ? "" : "main"} type="submit">${say`Ask`}</button>`}
+    </div>
   </form>`;
 }

@@ -264,15 +264,15 @@ function slider(channel, weights) {
 /** @param {Ranked} match @param {number} index @param {Record<string, Api["ChannelRankView"]>} [channels] */
 function row({ chunk_id: id, score: value }, index, channels = {}) {
   const chunk = named(id);
+  const name = chunk && path(chunk.heading_path, chunk.title ?? chunk.external_id);
+  const address = chunk ? `${ROOT}/documents/${chunk.document_id}?chunk=${id}` : `${ROOT}/documents`;
   const rise = (seen.before.get(id) ?? index) - index;
   const arrow = icon(rise > 0 ? "arrow-up" : "arrow-down");
   const moved = rise ? html`<span class=${rise > 0 ? "good" : "bad"}>${arrow}${Math.abs(rise)}</span>` : nothing;
   const addition = html`<button class="quiet" @click=${() => accept(id)}>${say`Add question`}</button>`;
-  const unread = may("read") ? "\u2026" : say`This key cannot read the passage`;
   return html`<tr><td class="rank number">${index + 1} ${moved}</td>
-    <td class="passage-cell">
-      <a dir="auto" href=${chunk ? `${ROOT}/documents/${chunk.document_id}?chunk=${id}` : `${ROOT}/documents`}>${chunk
-        ? path(chunk.heading_path, chunk.title ?? chunk.external_id) : unread}</a>
+    <td class="passage-cell">${may("read") ? html`<a dir="auto" href=${address}>${name ?? "\u2026"}</a>`
+      : html`<span dir="auto">${name ?? say`This key cannot read the passage`}</span>`}
       <span class="soft small clip" dir="auto">${chunk?.matched_question ?? chunk?.text?.slice(0, 90) ?? ""}</span></td>
     <td class="of-all"><span class="column-name">${say`score`}</span><span class="number">${score(value)}</span></td>
     ${CHANNELS.map((channel) => cell(channel, channels[channel]))}

@@ -3,6 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, get, latest, send } from "../api.js";
 import { redraw } from "../store.js";
+import { clamp, clampToggle } from "../parts/clamp.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
 import { ago, plural, score } from "../parts/format.js";
 import { icon } from "../parts/icon.js";
@@ -87,18 +88,21 @@ function list() {
   return html`<ul class="questions" role="list">${(seen.items ?? []).map(seen.tab === "accepted" ? acceptedRow : askedRow)}</ul>`;
 }
 
+/** @param {{question: string}} each */
+const question = ({ question: text }) => html`<span dir="auto" class=${clamp(text)}>${text}</span>${clampToggle(text)}`;
+
 /** @param {Api["AskedQuestionView"]} each */
 function askedRow(each) {
   const mark = each.found && each.helpful !== false ? html`<span class="good" role="img" aria-label=${say`answered`}>${icon("circle-check")}</span>` : html`<span class="bad" role="img" aria-label=${say`not answered`}>${icon("x")}</span>`;
   const facts = [plural(each.times, "time"), ago(each.last_at)];
   if (each.helpful !== null) facts.push(each.helpful ? say`helped` : say`did not help`);
-  return html`<li>${mark}<span class="grow"><span dir="auto">${each.question}</span><span class="soft small">${facts.join(" \u00b7 ")}</span></span>
+  return html`<li>${mark}<span class="grow">${question(each)}<span class="soft small">${facts.join(" \u00b7 ")}</span></span>
     <span class="soft small number">${each.best_score === null ? "" : score(each.best_score)}</span></li>`;
 }
 
 /** @param {Api["AcceptedQuestionView"]} each */
 function acceptedRow(each) {
-  return html`<li><span class="grow"><span dir="auto">${each.question}</span>
+  return html`<li><span class="grow">${question(each)}
       <span class="soft small"><a href=${`${ROOT}/documents/${each.document_id}?chunk=${each.chunk_id}`} dir="auto">${each.external_id}</a> \u00b7 ${ACCEPTED[each.state] ?? each.state} \u00b7 ${ago(each.created_at)}</span></span>
     <button class="quiet" @click=${() => remove(each)}>${say`Remove`}</button></li>`;
 }

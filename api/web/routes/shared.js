@@ -6,6 +6,7 @@ import { redraw } from "../store.js";
 import { answerView } from "../parts/answer.js";
 import { dateOf } from "../parts/format.js";
 import { problemCard } from "../parts/notice.js";
+import { entered, isOfPanel, leave, restored } from "../parts/panel.js";
 import { sourcePanel } from "../parts/source.js";
 import { fromStored, sourcesOf } from "../parts/turns.js";
 import { say } from "../parts/words.js";
@@ -24,6 +25,8 @@ let opener = null; // element that gets the focus when the passage is closed
 
 /** @param {{id: string}} route */
 export async function load(route) {
+  const { turn } = seen;
+  if (route.id === id && turn && isOfPanel()) return restoreSource(turn);
   id = route.id;
   seen = newState();
   redraw();
@@ -31,6 +34,13 @@ export async function load(route) {
 }
 
 export function unload() {}
+
+/** Open or close a source as the entry of the history says. @param {Turn} turn */
+function restoreSource(turn) {
+  const source = restored(closed);
+  const index = sourcesOf(turn).findIndex(({ chunk }) => chunk.chunk_id === source);
+  if (index >= 0) show(turn, index);
+}
 
 async function read() {
   try {
@@ -44,16 +54,16 @@ async function read() {
   redraw();
 }
 
-/** @param {Turn} _ @param {number} index */
-function show(_, index) {
+/** @param {Turn} turn @param {number} index */
+function show(turn, index) {
   const from = document.activeElement;
   if (from instanceof HTMLElement && !from.closest(".detail")) opener = from;
   seen.open = index;
   redraw();
-  requestAnimationFrame(() => document.getElementById("source-title")?.focus());
+  entered(sourcesOf(turn)[index].chunk.chunk_id);
 }
 
-function close() {
+function closed() {
   seen.open = null;
   redraw();
   requestAnimationFrame(() => opener?.focus());
@@ -73,6 +83,6 @@ export function view() {
       ${answerView(turn, open, false, false, { show, copy })}
       <p><a class="button" href=${`${ROOT}/ask?collection=${encodeURIComponent(answer.collection)}`}>${say`Ask another question`}</a></p>
     </section>
-    ${source && open !== null ? sourcePanel(/** @type {any} */ (source), sourcesOf(turn).length, open, (index) => show(turn, index), close) : nothing}
+    ${source && open !== null ? sourcePanel(/** @type {any} */ (source), sourcesOf(turn).length, open, (index) => show(turn, index), () => leave(closed)) : nothing}
   </div>`;
 }

@@ -1,8 +1,8 @@
-// An answer: what readers must know about it.
+// An answer: its words, its sources and their numbers, as readers see, hear and copy them.
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { drawn, openPage } from "./browser.mjs";
+import { drawn, elements, openPage, settled, textOf } from "./browser.mjs";
 
 const NOTICE = "The index has lost points of finished documents: results are incomplete.";
 const METADATA = { query_id: null, question: "How many days?", usage: { prompt_tokens: 0, completion_tokens: 0 }, milliseconds: { total: 8 } };
@@ -33,4 +33,87 @@ test("notice has the language of the page if its codes are known", async () => {
   assert.equal(shown(["no_documents"]), german["This collection has no documents yet."]);
   assert.equal(shown(["no_documents", "of_next_release"]), NOTICE);
   assert.equal(shown([]), NOTICE);
+});
+
+const CHUNK = { external_id: "handbook.pdf", filename: "handbook.pdf", title: "Employee handbook 2026", page: 2, text: "Words.", matched_question: null, matched_question_source: null };
+const chunk = (id, more = {}) => ({ ...CHUNK, chunk_id: id, document_id: "d", heading_path: ["Employee handbook 2026", "2 Annual leave"], ...more });
+
+/** Return an answered turn of a new page, and its parts of the screen. */
+async function answered(answer, { cited, chunks, languages, ...more } = {}) {
+  const load = openPage({ languages, replies: () => ({ items: [] }) });
+  const [turns, { answerView }, { copy }] = [await load("parts/turns.js"), await load("parts/answer.js"), await load("parts/transcript.js")];
+  await load("parts/markdown.js");
+  const turn = turns.newTurn("How many days?", "default", []);
+  const citations = cited.map((number) => ({ number, chunk_id: `c${number}`, sentences: [] }));
+  const metadata = { usage: { prompt_tokens: 0, completion_tokens: 0 }, milliseconds: { total: 1400 } };
+  turns.apply(turn, "done", { answer, chunks, citations, metadata, removed_citations: [], form: "extractive", found: true, certain: true, incomplete_reason: null, ...more });
+  const view = () => drawn(answerView(turn, null, false, false, { show() {}, copy() {} }));
+  view();
+  await settled(); // the parser of Markdown is loaded
+  return { turn, turns, copy, ...view() };
+}
+
+const EIGHT = Array.from({ length: 8 }, (_, index) => chunk(`c${index + 1}`));
+
+test("sources are numbered in the order of their citations", async () => {
+  const { html, turn, copy } = await answered("Thirty [7]. Pro rata [1], as always [7].", { cited: [1, 7], chunks: EIGHT, form: "generative" });
+  assert.deepEqual(elements(html, "button").filter((each) => each.startsWith('<button class="cited"')).map(textOf), ["1", "2", "1"]);
+  let copied = "";
+  Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => void (copied = text) }, configurable: true });
+  await copy([turn], "");
+  assert.match(copied, /Thirty \[1\]\. Pro rata \[2\], as always \[1\]\./);
+  assert.match(copied, /1\. Employee handbook 2026 · p\. 2 · 2 Annual leave: <[^>]*chunk=c7>\n2\. .*chunk=c1>/);
+});
+
+test("results of a running answer keep the numbers of its citations", async () => {
+  const { newTurn, apply, sourcesOf } = await openPage()("parts/turns.js");
+  const turn = newTurn("How many days?", "default", []);
+  apply(turn, "retrieved", { chunks: EIGHT, metadata: METADATA });
+  apply(turn, "token", { text: "Thirty [6], or [2]" });
+  assert.deepEqual(sourcesOf(turn).map(({ number }) => number), [6, 2, 1, 3, 4, 5, 7, 8]);
+});
+
+test("source names document, page, heading and matched question", async () => {
+  const asked = { matched_question: "How much leave is there?" };
+  for (const [more, words] of [
+    [asked, "1 Employee handbook 2026 · p. 2 · 2 Annual leave Matched question: How much leave is there?"],
+    [{ matched_question_source: "user" }, "1 Employee handbook 2026 · p. 2 · 2 Annual leave Matched another user's question"],
+    [{ page: null, heading_path: [], title: null }, "1 handbook.pdf Matched by its text"],
+    [{ matched_question: undefined, heading_path: ["Leave", "First year"] }, "1 Employee handbook 2026 · p. 2 · Leave › First year"],
+  ]) {
+    const { html } = await answered("Thirty [1].", { cited: [1], chunks: [chunk("c1", more)] });
+    assert.equal(textOf(elements(html, "ol")[0]), words);
+  }
+});
+
+test("quotations are said once, in the language of the page", async () => {
+  const answer = "Quoted from the documents:\n\n> Thirty days. [1]\n> Pro rata. [2]";
+  const english = await answered(answer, { cited: [1, 2], chunks: EIGHT });
+  const shown = textOf(english.html.replace(/<p class="hidden" role="status">.*?<\/p>/, ""));
+  assert.equal(shown.match(/quoted/gi).length, 1);
+  assert.match(english.text, /2 of 8 passages cited · 1\.4 s/);
+  assert.equal(elements(english.html, "blockquote").length, 2);
+  const german = await answered(answer, { cited: [1, 2], chunks: EIGHT, languages: ["de"] });
+  assert.match(german.text, /Aus den Dokumenten zitiert:/);
+  const none = await answered("The documents do not answer this question.", { cited: [], chunks: EIGHT, found: false });
+  assert.doesNotMatch(none.text, /quoted|written/i);
+  assert.match(none.text, /0 of 8 passages cited/);
+});
+
+test("screen reader hears words without marks", async () => {
+  const { html } = await answered("**In short:** see\n\n> Full-time staff. [1]\n\n- `one` [2]\n\nYes [1][2].", { cited: [1, 2], chunks: EIGHT, form: "generative" });
+  assert.match(html, /role="status">In short: see Full-time staff\. one Yes\.</);
+});
+
+test("long question is shortened until all is wanted", async () => {
+  const load = openPage({ replies: () => ({ items: [] }) });
+  const { newTurn } = await load("parts/turns.js");
+  const { answerView } = await load("parts/answer.js");
+  const view = (question) => drawn(answerView({ ...newTurn(question, "default", []), phase: "done" }, null, false, false, { show() {} }));
+  const long = "Why? ".repeat(300);
+  assert.match(view(long).html, /class="question-title clamped"/);
+  view(long).handler("click", "Show all")();
+  assert.doesNotMatch(view(long).html, /clamped/);
+  assert.ok(view(long).text.includes("Show less"));
+  assert.doesNotMatch(view("Why?").text, /Show/);
 });

@@ -20,6 +20,12 @@ test("Markdown shows the words of its text", () => {
   ]) assert.equal(shown(text), words);
 });
 
+test("wrapped lines of a passage are one paragraph", () => {
+  const html = (...given) => drawn(markdown(...given)).html;
+  assert.match(html("Documents shows an\nestimate."), /shows an\nestimate/);
+  assert.match(html("A scan\nof lines.", undefined, true), /A scan<br>of lines/);
+});
+
 test("links and pictures are words without addresses to follow", () => {
   for (const text of ["[a](javascript:hit())", "[a](https://example.org)", "![a](x 'onerror=hit()')", "<https://example.org>", "[a]\n\n[a]: javascript:hit()"]) {
     assert.doesNotMatch(drawn(markdown(text)).html, /<(?:a|img)\b|\s(?:href|src|on\w+)=/, text);
