@@ -18,7 +18,6 @@ COLLECTION = "demo"
 
 
 def ask(page: Page) -> None:
-    page.locator("select").first.select_option(COLLECTION)
     page.fill("#question", QUESTION)
     page.keyboard.press("Enter")
     page.locator(".facts").wait_for()
@@ -26,8 +25,7 @@ def ask(page: Page) -> None:
 
 
 def read(page: Page) -> None:
-    page.locator("select").first.select_option(COLLECTION)
-    page.locator("select").nth(2).select_option("updated")
+    page.locator("main select").nth(2).select_option("updated")
     page.locator(".state.ready").first.wait_for()
     page.locator(".row:has(.state.ready) .row-main").first.click()
     page.locator(".questions li").first.wait_for()
@@ -47,7 +45,12 @@ def try_(page: Page) -> None:
     page.locator(".heat").first.evaluate("table => table.scrollIntoView({block: 'end'})")
 
 
-SCREENS = {"ask": ("/ask", ask), "try": ("/lab/try", try_), "reader": ("/documents", read), "work": ("/work", work)}
+SCREENS = {
+    "ask": (f"/ask?collection={COLLECTION}", ask),
+    "try": ("/lab/try", try_),
+    "reader": (f"/documents?collection={COLLECTION}", read),
+    "work": ("/work", work),
+}
 
 
 def main(base: str) -> None:

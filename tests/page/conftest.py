@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.async_api import Browser, BrowserContext, CDPSession, Page, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, CDPSession, Locator, Page, async_playwright, expect
 
 from embedded.ports import free_port
 from tests.support.deployment import Deployment, ScriptedProvider
@@ -235,6 +235,12 @@ async def ask(visit: Visit, question: str) -> None:
     await visit.page.fill("#question", question)
     await visit.page.keyboard.press("Enter")
     await expect(visit.page.locator(".facts")).to_be_visible()
+
+
+async def act(answer: Locator, name: str) -> None:
+    """Choose an action in the menu of an answer."""
+    await answer.get_by_role("button", name="More actions").click()
+    await answer.get_by_role("menuitem", name=name).click()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import re
 from playwright.async_api import expect
 
 from bench.page import fill
-from tests.page.conftest import HOSTILE, ask, until
+from tests.page.conftest import HOSTILE, act, ask, until
 from tests.page.screens import fits
 
 
@@ -165,7 +165,7 @@ async def test_unanswered_questions_are_listed(visit):
 
 async def test_explain_opens_with_question_of_answer(visit):
     await ask(visit, "How many days of leave does everybody have?")
-    await visit.page.get_by_role("link", name="Explain", exact=True).last.click()
+    await act(visit.page.locator(".answer"), "Explain")
     await expect(visit.page.locator("#question")).to_have_value("How many days of leave does everybody have?")
     await expect(visit.page.locator(".explained tbody tr").first).to_be_visible()
 

@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.async_api import expect
 
-from tests.page.conftest import ask, visiting
+from tests.page.conftest import act, ask, visiting
 from tests.page.screens import require_accessible
 
 QUESTIONS = (
@@ -80,7 +80,7 @@ async def test_conversation_of_five_turns_survives_reload(visit, provider):
 async def test_edited_question_replaces_later_ones_until_undone(visit):
     page = visit.page
     await converse(visit, 3)
-    await page.locator(".answer").nth(1).get_by_role("button", name="Edit").click()
+    await act(page.locator(".answer").nth(1), "Edit question")
     await expect(page.locator("#question")).to_be_focused()
     await expect(page.locator("#question")).to_have_value(QUESTIONS[1])
     await page.fill("#question", "And in the second year?")
@@ -91,7 +91,7 @@ async def test_edited_question_replaces_later_ones_until_undone(visit):
     await page.get_by_role("button", name="Undo").click()
     await expect(titles(page)).to_have_text(list(QUESTIONS[:3]))
 
-    await page.locator(".answer").last.get_by_role("button", name="Ask again").click()
+    await act(page.locator(".answer").last, "Ask again")
     await expect(page.locator(".answer").last.locator(".facts")).to_be_visible()
     await expect(titles(page)).to_have_text(list(QUESTIONS[:3]))
 
@@ -192,7 +192,9 @@ async def test_conversation_is_accessible_and_fits(visit):
         await page.get_by_role("button", name=f"Rename {QUESTIONS[0]}").click()
         await require_accessible(page, f"a name being edited, {width} pixels")
         await page.keyboard.press("Escape")
-        await page.locator(".answer").first.get_by_role("button", name="Edit").click()
+        await page.locator(".answer").first.get_by_role("button", name="More actions").click()
+        await require_accessible(page, f"the menu of an answer, {width} pixels")
+        await page.locator(".answer").first.get_by_role("menuitem", name="Edit question").click()
         await require_accessible(page, f"a question being edited, {width} pixels")
         await page.keyboard.press("Escape")
         if width == 1440:  # in a narrow window the passage would cover the conversation

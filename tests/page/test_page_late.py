@@ -98,10 +98,10 @@ async def test_late_passage_does_not_replace_newer(visit):
         await sources.nth(0).click()
         await late.taken()
         await sources.nth(1).click()
-        await expect(page.locator("#source-title")).to_have_text("Source 2")
+        await expect(page.locator("#source-title")).to_have_text("Source 2 of 2")
         await expect(page.locator("#source-title")).to_be_focused()
         await late.release_and_wait()
-        await expect(page.locator("#source-title")).to_have_text("Source 2")
+        await expect(page.locator("#source-title")).to_have_text("Source 2 of 2")
         await expect(sources.nth(1)).to_have_attribute("aria-current", "true")
 
 
@@ -124,12 +124,12 @@ async def test_deleted_late_passage_leaves_newer_open(visit):
     await sources.nth(0).click()
     await asyncio.wait_for(taken.wait(), TIMEOUT / 1000)
     await sources.nth(1).click()
-    await expect(page.locator("#source-title")).to_have_text("Source 2")
+    await expect(page.locator("#source-title")).to_have_text("Source 2 of 2")
     async with page.expect_response(lambda reply: reply.status == 404) as late:
         free.set()
     await (await late.value).finished()
     await drawn(page)
-    await expect(page.locator("#source-title")).to_have_text("Source 2")
+    await expect(page.locator("#source-title")).to_have_text("Source 2 of 2")
     await expect(page.locator(".notice")).to_have_count(0)
 
 

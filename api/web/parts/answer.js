@@ -2,6 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, post } from "../api.js";
+import { menu } from "../kit/menu.js";
 import { redraw } from "../store.js";
 import { clamp, clampToggle } from "./clamp.js";
 import { count, duration, nameOf, plural, positionOf, withoutMarks } from "./format.js";
@@ -75,7 +76,8 @@ function facts(turn) {
   const { passages, seconds, tokens, removed } = turn.facts;
   const isWritten = turn.form !== "extractive"; // the answer itself says that it is quoted, or uncertain
   const parts = isWritten && turn.found ? [say`Written by a model`] : [];
-  if (passages) parts.push(say`${count(turn.found ? (turn.cited?.length ?? 0) : 0)} of ${plural(passages, "passage")} cited`);
+  const cited = turn.found ? (turn.cited ?? []) : [];
+  if (passages) parts.push(say`${count(cited.length)} of ${plural(passages, "passage")} cited`);
   parts.push(duration(seconds));
   if (isWritten && !turn.certain) parts.push(say`uncertain`);
   if (tokens) parts.push(plural(tokens, "token"));
@@ -92,14 +94,22 @@ function sourceList(turn, list, open, actions) {
         ({ chunk }, index) => html`<li><button class="source" aria-current=${String(index === open)}
           @click=${() => actions.show(turn, index)}>
           <span class="cited" aria-hidden="true">${index + 1}</span>
-          <span><span dir="auto"><b>${nameOf(chunk)}</b>${positionOf(chunk) ? ` \u00b7 ${positionOf(chunk)}` : nothing}</span>
-            <span class="soft small">${reason(chunk)}</span></span>
+          <span>${place(chunk)}<span class="soft small">${reason(chunk)}</span></span>
         </button></li>`,
       )}
     </ol>`;
 }
 
-/** Return why a passage was found; nothing if that is unknown, as for a stored answer. @param {Source["chunk"]} chunk */
+/** @param {Source["chunk"]} chunk */
+function place(chunk) {
+  const position = positionOf(chunk);
+  return html`<span dir="auto"><b>${nameOf(chunk)}</b>${position ? ` \u00b7 ${position}` : nothing}</span>`;
+}
+
+/**
+ * Return why a passage was found; nothing if that is unknown, as for a stored answer.
+ * @param {Source["chunk"]} chunk
+ */
 function reason({ matched_question: question, matched_question_source: source }) {
   if (question === undefined) return nothing;
   if (question) return say`Matched question: ${html`<q dir="auto">${question}</q>`}`;
@@ -112,15 +122,22 @@ function actionLine(turn, open, actions) {
   const rated = sourcesOf(turn)[open ?? 0]?.chunk.chunk_id ?? "";
   const helpful = turn.helpful.get(rated);
   const explain = `${ROOT}/lab/explain?collection=${encodeURIComponent(turn.collection)}#q=${encodeURIComponent(turn.searched)}`;
-  return html`<p class="feedback">
+  const { again, copy, edit, share } = actions;
+  const isCutOff = turn.stopped && !turn.problem; // the display of a problem has a button for another attempt
+  const id = `more-${turn.id}`;
+  const items = [
+    edit ? { words: say`Edit question`, run: () => edit(turn) } : null,
+    again && !isCutOff ? { words: say`Ask again`, run: () => again(turn) } : null,
+    turn.facts ? { words: say`Explain`, href: explain } : null,
+  ];
+  return html`<div class="feedback">
+    ${isCutOff && again ? html`<button @click=${() => again(turn)}>${say`Ask again`}</button>` : nothing}
     ${isRated && may("feedback") ? html`<button aria-pressed=${String(helpful === true)} @click=${() => rate(turn, rated, true)}>${icon("check")} ${say`Helpful`}</button>
     <button aria-pressed=${String(helpful === false)} @click=${() => rate(turn, rated, false)}>${icon("x")} ${say`Not helpful`}</button>` : nothing}
-    ${turn.answer ? html`<button class="quiet" @click=${() => actions.copy(turn)}>${say`Copy`}</button>` : nothing}
-    ${turn.cited?.length && turn.queryId && actions.share ? html`<button class="quiet" @click=${() => actions.share?.(turn)}>${say`Share`}</button>` : nothing}
-    ${actions.edit ? html`<button class="quiet" @click=${() => actions.edit?.(turn)}>${say`Edit`}</button>` : nothing}
-    ${actions.again ? html`<button class="quiet" @click=${() => actions.again?.(turn)}>${say`Ask again`}</button>` : nothing}
-    ${turn.facts ? html`<a href=${explain}>${say`Explain`}</a>` : nothing}
-  </p>`;
+    ${turn.answer ? html`<button class="quiet" @click=${() => copy(turn)}>${say`Copy`}</button>` : nothing}
+    ${isRated && share ? html`<button class="quiet" @click=${() => share(turn)}>${say`Share`}</button>` : nothing}
+    ${menu({ id, label: say`More actions`, items })}
+  </div>`;
 }
 
 const OUTCOMES = {

@@ -43,7 +43,10 @@ function inAddress() {
 
 /** Return the collections. A key with only the `ask` scope gets their names alone. */
 async function fetchCollections() {
-  if (!(await reads())) return (await get("/v1/models")).data.map(({ id }) => ({ name: id, documents: {}, points: null }));
+  if (!(await reads())) {
+    const { data } = await get("/v1/models");
+    return data.map(({ id }) => ({ name: id, documents: {}, points: null }));
+  }
   const found = [];
   let cursor = "";
   for (let page = 0; page < PAGES; page += 1) {
@@ -58,8 +61,10 @@ async function fetchCollections() {
 /** Whether there is another collection to choose. */
 const hasChoice = () => collections.items.some((each) => each.name !== collections.chosen);
 
-/** Return the selection as a part of another field; nothing if there is only one collection. @param {() => void} chosen */
-export const collectionChip = (chosen) => (hasChoice() ? html`<span class="chip">${collectionPicker(chosen)}</span>` : nothing);
+/** Return the selection within another field; nothing if there is only one collection. @param {() => void} chosen */
+export function collectionChip(chosen) {
+  return hasChoice() ? html`<span class="chip">${collectionPicker(chosen)}</span>` : nothing;
+}
 
 /** @param {() => void} chosen called after the selection has changed */
 export function collectionPicker(chosen) {

@@ -127,7 +127,7 @@ export const path = (headings, otherwise = "") => headings.join(" \u203a ") || o
 
 /**
  * Return the position of a passage in its document, as in "p. 2 \u00b7 Leave \u203a First year"; empty if unknown.
- * @param {{title: string | null, filename: string | null, external_id: string, heading_path: string[], page: number | null}} chunk
+ * @param {Parameters<typeof nameOf>[0] & {heading_path: string[], page: number | null}} chunk
  */
 export function positionOf(chunk) {
   const { heading_path: headings, page } = chunk;
@@ -135,7 +135,10 @@ export function positionOf(chunk) {
   return [page ? say`p. ${page}` : "", within].filter(Boolean).join(" \u00b7 ");
 }
 
-/** Return Markdown as plain words in one line: without its marks, its tables' lines and the addresses of links. @param {string} text */
+/**
+ * Return Markdown as plain words in one line: without its marks, its tables' lines and the addresses of links.
+ * @param {string} text
+ */
 export const withoutMarks = (text) => text
   .replace(/!?\[([^\]]*)\]\([^)\s]*\)/g, "$1")
   .replace(/^\s*(?:#{1,6}|>|[-*+]|```\w*)\s/gm, "")

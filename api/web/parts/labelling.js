@@ -129,7 +129,9 @@ export function labelling() {
 /** @param {Labelling} session @param {Api["AskedQuestionView"]} question */
 function one(session, question) {
   const { found, ticked } = session;
-  return html`<h2 dir="auto" class=${clamp(question.question)}>${question.question}</h2>${clampToggle(question.question)}<p class="soft small">${plural(question.times, "time")} \u00b7 ${ago(question.last_at)}</p>
+  const text = question.question;
+  return html`<h2 dir="auto" class=${clamp(text)}>${text}</h2>${clampToggle(text)}
+    <p class="soft small">${plural(question.times, "time")} \u00b7 ${ago(question.last_at)}</p>
     ${found === null ? html`<p class="soft">${say`Searching\u2026`}</p>` : nothing}
     <ul role="list" class="candidates">${(found ?? []).map((chunk, index) => html`<li><label>
       <input type="checkbox" .checked=${ticked.has(chunk.external_id)} @change=${() => tick(session, chunk.external_id)}>

@@ -14,7 +14,10 @@ const cache = new Map();
 /** Render an answer, with its citations. @param {string} text @param {(number: number) => unknown} cite renders a citation */
 export const prose = (text, cite) => rendered(text, true, cite);
 
-/** Render a passage of a document. @param {string} text @param {boolean} [lines] whether its line ends are shown, as of a scan */
+/**
+ * Render a passage of a document.
+ * @param {string} text @param {boolean} [lines] whether its line ends are shown, as those in scans are
+ */
 export function passage(text, lines = false) {
   if (!markdown) return rendered(text, lines);
   const key = `${lines} ${text}`;

@@ -91,10 +91,13 @@ export function originOf(chunk) {
 export function textOf(document, chunk, sentences) {
   const isScan = chunk.confidence !== null;
   const { key, marked, line } = citedSentences(chunk.id, chunk.text, sentences, isScan);
-  const text = html`<div class="reading" dir="auto" tabindex="0"><div class=${marked} data-passage=${key}>${passage(chunk.text, isScan)}</div></div>`;
+  const text = html`<div class="reading" dir="auto" tabindex="0">
+    <div class=${marked} data-passage=${key}>${passage(chunk.text, isScan)}</div></div>`;
   if (!isScan || !chunk.page) return html`${line}${text}`;
   show(document, chunk, chunk.page);
-  return html`${line}${(chunk.confidence ?? 0) < UNCERTAIN ? html`<p class="warning small">${say`Most words are uncertain, so no questions are generated.`}</p>` : nothing}
+  const isUncertain = (chunk.confidence ?? 0) < UNCERTAIN;
+  const warning = say`Most words are uncertain, so no questions are generated.`;
+  return html`${line}${isUncertain ? html`<p class="warning small">${warning}</p>` : nothing}
     ${scan.problem ? html`<p class="soft small">${scan.problem}</p>` : nothing}
     ${scan.picture ? html`<div class="scan"><img src=${scan.picture} alt=${say`Page ${chunk.page}`}>${text}</div>` : text}`;
 }

@@ -37,7 +37,8 @@ function neighbours(chunkId) {
 let kinds = null;
 const loadKinds = () => import("./kinds.js").then((loaded) => ((kinds = loaded), redraw()), () => {});
 
-/** @typedef {{number: number, chunk: Api["RetrievedChunkView"], sentences: [number, number][]}} Shown its sentences support the answer */
+/** @import { Span } from "./sentences.js" */
+/** @typedef {{chunk: Api["RetrievedChunkView"], sentences: Span[]}} Shown its sentences support the answer */
 
 /** @type {typeof import("./original.js") | null} */
 let original = null;
@@ -56,16 +57,23 @@ async function showOriginal(chunkId) {
 /** Show the original of a source for a key that cannot open the reader. @param {Shown} source */
 function originalOf({ chunk, sentences }) {
   if (beside !== chunk.chunk_id || !original) return nothing;
+  /** @type {any} */
   const document = { ...chunk, id: chunk.document_id, version: -1 }; // the passage is of the live version
-  return original.originalView(/** @type {any} */ (document), /** @type {any} */ ({ ...chunk, id: chunk.chunk_id }), sentences, () => showOriginal(""));
+  /** @type {any} */
+  const passageOf = { ...chunk, id: chunk.chunk_id };
+  return original.originalView(document, passageOf, sentences, () => showOriginal(""));
 }
 
 /** Link to the document and to its original, as far as the key may open them. @param {Shown} source */
 function links({ chunk, sentences }) {
   const address = `${ROOT}/documents/${chunk.document_id}?chunk=${chunk.chunk_id}${inAddress(sentences)}`;
-  if (may("read")) return html`<a href=${address}>${say`Open in document`}</a> ${kinds?.linkTo(address, chunk) ?? nothing}`;
+  if (may("read")) {
+    return html`<a href=${address}>${say`Open in document`}</a> ${kinds?.linkTo(address, chunk) ?? nothing}`;
+  }
   const kind = mayOpenOriginals() && chunk.version !== undefined ? kinds?.kindOf(chunk) : null;
-  return kind ? html`<button id="open-original" @click=${() => showOriginal(chunk.chunk_id)}>${kinds?.openingOf(kind, chunk.page)}</button>` : nothing;
+  if (!kinds || !kind) return nothing;
+  const open = () => showOriginal(chunk.chunk_id);
+  return html`<button id="open-original" @click=${open}>${kinds.openingOf(kind, chunk.page)}</button>`;
 }
 
 /**

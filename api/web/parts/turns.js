@@ -40,7 +40,8 @@ function historyOf(turns) {
  * @param {Turn} turn @returns {Source[]}
  */
 export function sourcesOf({ found, cited, chunks, answer }) {
-  const results = () => (found ? chunks : chunks.slice(0, 3)).map((chunk, index) => ({ number: index + 1, chunk, sentences: [] }));
+  const nearest = found ? chunks : chunks.slice(0, 3);
+  const results = () => nearest.map((chunk, index) => ({ number: index + 1, chunk, sentences: [] }));
   const numbers = [...new Set(Array.from(answer.matchAll(CITATION), ([, number]) => Number(number)))];
   /** @param {Source} source */
   const rank = ({ number }) => (numbers.includes(number) ? numbers.indexOf(number) : numbers.length);
@@ -48,8 +49,8 @@ export function sourcesOf({ found, cited, chunks, answer }) {
 }
 
 /**
- * Return the answer as readers see it, in Markdown. The server's sentence before quotations has the language of the page,
- * and quotations are apart from each other.
+ * Return the answer as readers see it, in Markdown. The sentence before quotations has the language of the page, and
+ * quotations are apart from each other.
  * @param {Turn} turn
  */
 export function shownAnswer({ form, found, certain, answer }) {
@@ -57,7 +58,9 @@ export function shownAnswer({ form, found, certain, answer }) {
   if (!found) return say`The documents do not answer this question.`;
   const start = answer.search(/^> /m);
   if (start < 0) return answer;
-  const lead = certain ? say`Quoted from the documents:` : say`The documents may not answer this question. The nearest passages:`;
+  const lead = certain
+    ? say`Quoted from the documents:`
+    : say`The documents may not answer this question. The nearest passages:`;
   return `${lead}\n\n${answer.slice(start).replace(/(\[\d{1,3}\])\n(?=> )/g, "$1\n\n")}`;
 }
 

@@ -46,8 +46,12 @@ let opener = null; // element that gets the focus when the passage is closed
 let conversationList = null;
 let isListed = matchMedia(WIDE).matches;
 
-/** Return the position of the open source among a turn's sources; -1: none of them is open. @param {Turn} turn */
-const openIndex = (turn) => (opened?.turn === turn ? sourcesOf(turn).findIndex(({ chunk }) => chunk.chunk_id === opened?.chunkId) : -1);
+/** Return the position of the open source in the sources of an answer; -1: none is open. @param {Turn} turn */
+function openIndex(turn) {
+  if (opened?.turn !== turn) return -1;
+  const { chunkId } = opened;
+  return sourcesOf(turn).findIndex(({ chunk }) => chunk.chunk_id === chunkId);
+}
 
 /** @param {{query: URLSearchParams}} route */
 export async function load({ query }) {
@@ -140,7 +144,7 @@ function onEvent(conversation, turn, name, data) {
   else apply(turn, name, data);
   if (name === "retrieved") save(conversation); // a closed tab keeps the question
   if (name === "done") {
-    if (opened?.turn === turn && openIndex(turn) < 0) opened = null; // the list changes from all results to the cited ones
+    if (opened?.turn === turn && openIndex(turn) < 0) opened = null; // of all results, only cited ones stay
     if (turn.cited?.length && !opened && !covers()) opened = { turn, chunkId: sourcesOf(turn)[0].chunk.chunk_id };
   }
   redraw();
@@ -205,7 +209,7 @@ const share = async (turn) => (await import("../parts/sharing.js")).share(turn);
 /** @param {Turn} turn @param {number} index */
 function show(turn, index) {
   const from = document.activeElement;
-  if (from instanceof HTMLElement && !from.closest(".detail")) opener = from;
+  if (from instanceof HTMLElement && !from.closest(".detail") && from.id !== "main") opener = from;
   const { chunk } = sourcesOf(turn)[index];
   opened = { turn, chunkId: chunk.chunk_id };
   redraw();
@@ -296,10 +300,15 @@ export function view() {
       ${composer()}
       ${turns.length ? nothing : startView(askSuggested)}
     </section>
-    ${source && isShown && opened
-      ? sourcePanel(/** @type {any} */ (source), sourcesOf(opened.turn).length, index, show.bind(null, opened.turn), close)
-      : nothing}
+    ${isShown && opened ? panelOf(opened.turn, index) : nothing}
   </div>`;
+}
+
+/** @param {Turn} turn @param {number} index */
+function panelOf(turn, index) {
+  /** @type {any[]} of passages that have been read */
+  const sources = sourcesOf(turn);
+  return sourcePanel(sources[index], sources.length, index, show.bind(null, turn), close);
 }
 
 function toolLine() {
@@ -318,9 +327,10 @@ function composer() {
   /** @param {On<HTMLTextAreaElement>} event */
   const typed = (event) => (draft = event.target.value);
   const cancel = () => ([edited, draft] = [null, ""], redraw());
-  const editing = say`Editing a question. The answers after it will be removed.`;
+  const editing = () => html`<p class="soft small">${say`Editing a question. The answers after it will be removed.`}
+    <button type="button" class="quiet" @click=${cancel}>${say`Cancel`}</button></p>`;
   return html`<form class="ask-form ${turns.length ? "following" : ""}" role="search" @submit=${submitted}>
-    ${edited ? html`<p class="soft small">${editing} <button type="button" class="quiet" @click=${cancel}>${say`Cancel`}</button></p>` : nothing}
+    ${edited ? editing() : nothing}
     <div class="ask-field">
       <textarea id="question" rows=${turns.length ? 1 : 2} maxlength="10000" dir="auto" aria-label=${say`Question`}
         placeholder=${turns.length ? say`Ask a follow-up question` : say`Ask your documents`}

@@ -12,6 +12,7 @@ export function load() {}
 export function unload() {}
 
 export function view() {
-  return html`<section class="column wide"><p class="soft">${say`No screen has this address. The link may be incomplete.`}</p>
+  return html`<section class="column wide">
+    <p class="soft">${say`No screen has this address. The link may be incomplete.`}</p>
     <p><a class="button" href=${`${ROOT}/ask`}>${say`Ask a question`}</a></p></section>`;
 }

@@ -96,7 +96,8 @@ function askedRow(each) {
   const mark = each.found && each.helpful !== false ? html`<span class="good" role="img" aria-label=${say`answered`}>${icon("circle-check")}</span>` : html`<span class="bad" role="img" aria-label=${say`not answered`}>${icon("x")}</span>`;
   const facts = [plural(each.times, "time"), ago(each.last_at)];
   if (each.helpful !== null) facts.push(each.helpful ? say`helped` : say`did not help`);
-  return html`<li>${mark}<span class="grow">${question(each)}<span class="soft small">${facts.join(" \u00b7 ")}</span></span>
+  return html`<li>${mark}<span class="grow">${question(each)}
+      <span class="soft small">${facts.join(" \u00b7 ")}</span></span>
     <span class="soft small number">${each.best_score === null ? "" : score(each.best_score)}</span></li>`;
 }
 

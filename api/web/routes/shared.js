@@ -57,7 +57,7 @@ async function read() {
 /** @param {Turn} turn @param {number} index */
 function show(turn, index) {
   const from = document.activeElement;
-  if (from instanceof HTMLElement && !from.closest(".detail")) opener = from;
+  if (from instanceof HTMLElement && !from.closest(".detail") && from.id !== "main") opener = from;
   seen.open = index;
   redraw();
   entered(sourcesOf(turn)[index].chunk.chunk_id);
@@ -76,13 +76,14 @@ export function view() {
   const { answer, turn, open, problem } = seen;
   if (!answer || !turn) return html`<section class="column">${problemCard(problem, problem?.status === 404 ? undefined : read)}
     ${problem ? html`<p><a class="button" href=${`${ROOT}/ask`}>${say`Ask a question`}</a></p>` : nothing}</section>`;
-  const source = open === null ? null : sourcesOf(turn)[open];
-  return html`<div class="split ${source ? "with-detail" : ""}">
+  /** @type {any[]} with their passages */
+  const sources = sourcesOf(turn);
+  return html`<div class="split ${open === null ? "" : "with-detail"}">
     <section class="column">
       <p class="soft small">${answer.shared_by ? say`Shared by ${html`<span dir="auto">${answer.shared_by}</span>`}` : say`Shared`} \u00b7 ${say`expires on ${dateOf(answer.expires_at)}`} \u00b7 ${say`collection ${html`<span dir="auto">${answer.collection}</span>`}`}</p>
       ${answerView(turn, open, false, false, { show, copy })}
       <p><a class="button" href=${`${ROOT}/ask?collection=${encodeURIComponent(answer.collection)}`}>${say`Ask another question`}</a></p>
     </section>
-    ${source && open !== null ? sourcePanel(/** @type {any} */ (source), sourcesOf(turn).length, open, (index) => show(turn, index), () => leave(closed)) : nothing}
+    ${open === null ? nothing : sourcePanel(sources[open], sources.length, open, show.bind(null, turn), () => leave(closed))}
   </div>`;
 }

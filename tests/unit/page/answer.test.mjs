@@ -35,18 +35,23 @@ test("notice has the language of the page if its codes are known", async () => {
   assert.equal(shown([]), NOTICE);
 });
 
-const CHUNK = { external_id: "handbook.pdf", filename: "handbook.pdf", title: "Employee handbook 2026", page: 2, text: "Words.", matched_question: null, matched_question_source: null };
-const chunk = (id, more = {}) => ({ ...CHUNK, chunk_id: id, document_id: "d", heading_path: ["Employee handbook 2026", "2 Annual leave"], ...more });
+const TITLE = "Employee handbook 2026";
+const DOCUMENT = { document_id: "d", external_id: "handbook.pdf", filename: "handbook.pdf", title: TITLE };
+const CHUNK = { ...DOCUMENT, page: 2, heading_path: [TITLE, "2 Annual leave"], text: "Words." };
+const UNMATCHED = { matched_question: null, matched_question_source: null };
+const chunk = (id, more = {}) => ({ ...CHUNK, ...UNMATCHED, chunk_id: id, ...more });
 
 /** Return an answered turn of a new page, and its parts of the screen. */
 async function answered(answer, { cited, chunks, languages, ...more } = {}) {
   const load = openPage({ languages, replies: () => ({ items: [] }) });
-  const [turns, { answerView }, { copy }] = [await load("parts/turns.js"), await load("parts/answer.js"), await load("parts/transcript.js")];
-  await load("parts/markdown.js");
+  const turns = await load("parts/turns.js");
+  const { answerView } = await load("parts/answer.js");
+  const { copy } = await load("parts/transcript.js");
   const turn = turns.newTurn("How many days?", "default", []);
   const citations = cited.map((number) => ({ number, chunk_id: `c${number}`, sentences: [] }));
-  const metadata = { usage: { prompt_tokens: 0, completion_tokens: 0 }, milliseconds: { total: 1400 } };
-  turns.apply(turn, "done", { answer, chunks, citations, metadata, removed_citations: [], form: "extractive", found: true, certain: true, incomplete_reason: null, ...more });
+  const metadata = { ...METADATA, milliseconds: { total: 1400 } };
+  const complete = { form: "extractive", found: true, certain: true, incomplete_reason: null, removed_citations: [] };
+  turns.apply(turn, "done", { ...complete, answer, chunks, citations, metadata, ...more });
   const view = () => drawn(answerView(turn, null, false, false, { show() {}, copy() {} }));
   view();
   await settled(); // the parser of Markdown is loaded
@@ -56,10 +61,12 @@ async function answered(answer, { cited, chunks, languages, ...more } = {}) {
 const EIGHT = Array.from({ length: 8 }, (_, index) => chunk(`c${index + 1}`));
 
 test("sources are numbered in the order of their citations", async () => {
-  const { html, turn, copy } = await answered("Thirty [7]. Pro rata [1], as always [7].", { cited: [1, 7], chunks: EIGHT, form: "generative" });
-  assert.deepEqual(elements(html, "button").filter((each) => each.startsWith('<button class="cited"')).map(textOf), ["1", "2", "1"]);
+  const facts = { cited: [1, 7], chunks: EIGHT, form: "generative" };
+  const { html, turn, copy } = await answered("Thirty [7]. Pro rata [1], as always [7].", facts);
+  const citations = elements(html, "button").filter((each) => each.startsWith('<button class="cited"'));
+  assert.deepEqual(citations.map(textOf), ["1", "2", "1"]);
   let copied = "";
-  Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => void (copied = text) }, configurable: true });
+  navigator.clipboard = { writeText: async (text) => void (copied = text) };
   await copy([turn], "");
   assert.match(copied, /Thirty \[1\]\. Pro rata \[2\], as always \[1\]\./);
   assert.match(copied, /1\. Employee handbook 2026 · p\. 2 · 2 Annual leave: <[^>]*chunk=c7>\n2\. .*chunk=c1>/);
@@ -76,10 +83,10 @@ test("results of a running answer keep the numbers of its citations", async () =
 test("source names document, page, heading and matched question", async () => {
   const asked = { matched_question: "How much leave is there?" };
   for (const [more, words] of [
-    [asked, "1 Employee handbook 2026 · p. 2 · 2 Annual leave Matched question: How much leave is there?"],
-    [{ matched_question_source: "user" }, "1 Employee handbook 2026 · p. 2 · 2 Annual leave Matched another user's question"],
+    [asked, `1 ${TITLE} · p. 2 · 2 Annual leave Matched question: How much leave is there?`],
+    [{ matched_question_source: "user" }, `1 ${TITLE} · p. 2 · 2 Annual leave Matched another user's question`],
     [{ page: null, heading_path: [], title: null }, "1 handbook.pdf Matched by its text"],
-    [{ matched_question: undefined, heading_path: ["Leave", "First year"] }, "1 Employee handbook 2026 · p. 2 · Leave › First year"],
+    [{ matched_question: undefined, heading_path: ["Leave", "First year"] }, `1 ${TITLE} · p. 2 · Leave › First year`],
   ]) {
     const { html } = await answered("Thirty [1].", { cited: [1], chunks: [chunk("c1", more)] });
     assert.equal(textOf(elements(html, "ol")[0]), words);
@@ -101,7 +108,8 @@ test("quotations are said once, in the language of the page", async () => {
 });
 
 test("screen reader hears words without marks", async () => {
-  const { html } = await answered("**In short:** see\n\n> Full-time staff. [1]\n\n- `one` [2]\n\nYes [1][2].", { cited: [1, 2], chunks: EIGHT, form: "generative" });
+  const answer = "**In short:** see\n\n> Full-time staff. [1]\n\n- `one` [2]\n\nYes [1][2].";
+  const { html } = await answered(answer, { cited: [1, 2], chunks: EIGHT, form: "generative" });
   assert.match(html, /role="status">In short: see Full-time staff\. one Yes\.</);
 });
 
@@ -109,7 +117,8 @@ test("long question is shortened until all is wanted", async () => {
   const load = openPage({ replies: () => ({ items: [] }) });
   const { newTurn } = await load("parts/turns.js");
   const { answerView } = await load("parts/answer.js");
-  const view = (question) => drawn(answerView({ ...newTurn(question, "default", []), phase: "done" }, null, false, false, { show() {} }));
+  const turn = (question) => ({ ...newTurn(question, "default", []), phase: "done" });
+  const view = (question) => drawn(answerView(turn(question), null, false, false, { show() {} }));
   const long = "Why? ".repeat(300);
   assert.match(view(long).html, /class="question-title clamped"/);
   view(long).handler("click", "Show all")();
