@@ -203,6 +203,12 @@ def test_batches_are_shown_and_cancelled():
     assert passes("jobs")
 
 
+@guards(
+    "api/web/parts/markdown.js",
+    "breaks: lines }",
+    "breaks: true }",
+    means="wrapped passages break in the middle of sentences",
+)
 def test_markdown_becomes_words_never_markup():
     assert passes("markdown")
 
@@ -249,7 +255,25 @@ def test_work_screen_names_bottleneck():
     "codes.some((code)",
     means="a notice of the next release is lost",
 )
-def test_answer_shows_notice_of_index():
+@guards(
+    "api/web/parts/turns.js",
+    ".sort((one, other) => rank(one) - rank(other))",
+    "",
+    means="the first citation of an answer is not number 1",
+)
+@guards(
+    "api/web/parts/answer.js",
+    'withoutMarks(shownAnswer(turn).replace(CITATION, ""))',
+    "shownAnswer(turn)",
+    means="a screen reader hears brackets and marks of Markdown",
+)
+@guards(
+    "api/web/parts/transcript.js",
+    'may("read") ? link : ""',
+    "link",
+    means="a copied answer has links that its key is refused",
+)
+def test_answer_is_read_heard_and_copied():
     assert passes("answer")
 
 

@@ -42,8 +42,9 @@ const UNMATCHED = { matched_question: null, matched_question_source: null };
 const chunk = (id, more = {}) => ({ ...CHUNK, ...UNMATCHED, chunk_id: id, ...more });
 
 /** Return an answered turn of a new page, and its parts of the screen. */
-async function answered(answer, { cited, chunks, languages, ...more } = {}) {
-  const load = openPage({ languages, replies: () => ({ items: [] }) });
+async function answered(answer, { cited, chunks, languages, scopes, ...more } = {}) {
+  const load = openPage({ languages, replies: () => ({ items: [], scopes }) });
+  await (await load("parts/permissions.js")).loadPermissions();
   const turns = await load("parts/turns.js");
   const { answerView } = await load("parts/answer.js");
   const { copy } = await load("parts/transcript.js");
@@ -70,6 +71,16 @@ test("sources are numbered in the order of their citations", async () => {
   await copy([turn], "");
   assert.match(copied, /Thirty \[1\]\. Pro rata \[2\], as always \[1\]\./);
   assert.match(copied, /1\. Employee handbook 2026 · p\. 2 · 2 Annual leave: <[^>]*chunk=c7>\n2\. .*chunk=c1>/);
+});
+
+test("copy of a key that only asks has no links", async () => {
+  const copied = [];
+  for (const scopes of [["ask"], ["ask", "read"]]) {
+    const { turn, copy } = await answered("Thirty [1].", { cited: [1], chunks: EIGHT, scopes });
+    navigator.clipboard = { writeText: async (text) => void copied.push(text) };
+    await copy([turn], "");
+  }
+  assert.deepEqual(copied.map((text) => text.includes("/documents/")), [false, true]);
 });
 
 test("results of a running answer keep the numbers of its citations", async () => {
