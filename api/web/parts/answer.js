@@ -124,6 +124,10 @@ function actionLine(turn, open, actions) {
   const explain = `${ROOT}/lab/explain?collection=${encodeURIComponent(turn.collection)}#q=${encodeURIComponent(turn.searched)}`;
   const { again, copy, edit, share } = actions;
   const isCutOff = turn.stopped && !turn.problem; // the display of a problem has a button for another attempt
+  /** @param {boolean} isHelpful @param {string} sign @param {string} words */
+  const rating = (isHelpful, sign, words) => html`<button class="rating" aria-label=${words}
+    aria-pressed=${String(helpful === isHelpful)} @click=${() => rate(turn, rated, isHelpful)}>
+    ${icon(sign)}<span class="wide-only">${words}</span></button>`;
   const id = `more-${turn.id}`;
   const items = [
     edit ? { words: say`Edit question`, run: () => edit(turn) } : null,
@@ -132,8 +136,8 @@ function actionLine(turn, open, actions) {
   ];
   return html`<div class="feedback">
     ${isCutOff && again ? html`<button @click=${() => again(turn)}>${say`Ask again`}</button>` : nothing}
-    ${isRated && may("feedback") ? html`<button aria-pressed=${String(helpful === true)} @click=${() => rate(turn, rated, true)}>${icon("check")} ${say`Helpful`}</button>
-    <button aria-pressed=${String(helpful === false)} @click=${() => rate(turn, rated, false)}>${icon("x")} ${say`Not helpful`}</button>` : nothing}
+    ${isRated && may("feedback")
+      ? html`${rating(true, "thumbs-up", say`Helpful`)} ${rating(false, "thumbs-down", say`Not helpful`)}` : nothing}
     ${turn.answer ? html`<button class="quiet" @click=${() => copy(turn)}>${say`Copy`}</button>` : nothing}
     ${isRated && share ? html`<button class="quiet" @click=${() => share(turn)}>${say`Share`}</button>` : nothing}
     ${menu({ id, label: say`More actions`, items })}
