@@ -18,6 +18,7 @@ from api.progress.waiting import reason_of
 from api.schemas.documents import (
     BatchLine,
     BatchResult,
+    DeletedDocuments,
     DocumentBody,
     DocumentChange,
     DocumentPage,
@@ -27,7 +28,7 @@ from api.schemas.documents import (
 from api.submission import batch, submission
 from api.submission.lanes import LaneName, lane_of
 from shared.domain.corpus.documents import Document
-from shared.domain.errors import Transient
+from shared.domain.errors import NotFound, Transient
 from shared.domain.states import DocumentState
 from shared.http import bodies, paging
 from shared.http.access.auth import Reader, Writer
@@ -46,6 +47,7 @@ from shared.ledger.model.collections import Collections
 from shared.maintenance.descriptions import update_points
 
 _MOST_IDS = 100  # per request: proxies accept addresses of up to 8 KB
+_MOST_HITS = 1_001
 _STATES = "^({0})(,({0}))*$".format("|".join(states.EXISTING_DOCUMENTS))
 _OUTDATED = "Only documents that an older reader has read and that are not in progress"
 _SEVERAL = "One or more states, separated by commas"
@@ -154,6 +156,7 @@ async def page(
     sort: Annotated[Order, Query(description=_SORTS)] = "newest",
     outdated: Annotated[bool, Query(description=_OUTDATED)] = False,
     metadata: Annotated[bool, Query(description="Whether to return the metadata of the documents")] = True,
+    count: Annotated[bool, Query(description="Whether to count the documents that `q` finds")] = False,
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
 ) -> Response:
@@ -173,7 +176,28 @@ async def page(
     )
     documents, following = paging.split_page(rows, limit, partial(_position_of, sort))
     items = [DocumentView.of(document, services.settings) for document in documents]
-    return JsonReply(DocumentPage(items=items, next_cursor=following))
+    hits = await services.ledger[Documents].hits(tenant, selection, most=_MOST_HITS) if count and q else None
+    return JsonReply(DocumentPage(items=items, next_cursor=following, hits=hits))
+
+
+@router.delete("", response_model=DeletedDocuments, responses=problems(401, 422, 503))
+async def delete_several(
+    tenant: Writer,
+    services: ServicesDep,
+    ids: Annotated[list[UUID], Query(alias="id", min_length=1, max_length=_MOST_IDS)],
+) -> Response:
+    """Delete up to 100 documents by their ids: `?id=…&id=…`. Ids without a document are ignored.
+
+    The documents are invisible to every caller at once; their points are deleted as soon as Qdrant answers.
+    """
+    deleted = []
+    for document_id in dict.fromkeys(ids):
+        with suppress(NotFound):
+            deleted.append(await services.ledger[Documents].delete(tenant, document_id))
+    with suppress(Transient):  # the scheduler deletes the points when Qdrant is available again
+        for document in deleted:
+            await services.index.delete_document(document.location, document.id)
+    return JsonReply(DeletedDocuments(deleted=len(deleted)))
 
 
 @router.get("/{document_id}", response_model=DocumentView, responses=problems(401, 404, 422, 503))

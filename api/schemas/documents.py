@@ -353,3 +353,15 @@ class BatchResult(ReplyModel):
 class DocumentPage(ReplyModel):
     items: list[DocumentView]
     next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")
+    hits: int | None = Field(
+        None,
+        description="With `q` and `count`: number of documents that the search finds; 1,001 stands for more than 1,000",
+    )
+
+
+class DeletedDocuments(ReplyModel):
+    """The result of a request that deletes several documents."""
+
+    model_config = example(deleted=3)
+
+    deleted: int = Field(description="Number of deleted documents; ids without a document are not counted")

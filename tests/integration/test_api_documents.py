@@ -674,6 +674,18 @@ async def test_document_list_is_searchable_by_title_and_name(client, varied_docu
         assert set(await names_of(client, q=q)) == names, q
 
 
+async def test_search_counts_hits_beyond_its_page(client, varied_documents):
+    async def hits(**params):
+        return (await client.get("/v1/documents", params={"limit": 1, "count": "true"} | params)).json()["hits"]
+
+    assert await hits(q="md") == 3
+    assert await hits(q="md", state="queued") == 3
+    assert await hits(q="md", state="failed") == 0
+    assert await hits(q="...") == 0
+    assert await hits() is None
+    assert await hits(q="md", count="false") is None
+
+
 async def test_list_omits_metadata_and_binds_cursor_to_order(client, varied_documents):
     first = (await client.get("/v1/documents", params={"limit": 1, "metadata": "false"})).json()
     assert [document["metadata"] for document in first["items"]] == [None]
@@ -743,6 +755,27 @@ async def test_deleted_document_is_invisible_at_once(client):
     assert (await submit(client)).id != accepted.id
 
 
+async def test_deletion_of_several_ignores_unknown_ids(client, services):
+    kept, first, second = [await submit(client, external_id=name) for name in ("kept", "first", "second")]
+    await work(services)
+    unknown = "0192f0c1-7d4e-7a54-9c1b-3f0f6a2b8e11"
+
+    reply = await client.delete("/v1/documents", params={"id": [str(first.id), unknown, str(second.id), str(first.id)]})
+
+    assert (reply.status_code, reply.json()) == (200, {"deleted": 2})
+    assert [each["id"] for each in (await client.get("/v1/documents")).json()["items"]] == [str(kept.id)]
+    found = await client.post("/v1/retrieve", json={"question": "How many days of leave do I get?", "top_k": 50})
+    assert {chunk["document_id"] for chunk in found.json()["chunks"]} == {str(kept.id)}
+
+
+@pytest.mark.parametrize("query", ["", "?id=", f"?{'&'.join(['id=0192f0c1-7d4e-7a54-9c1b-3f0f6a2b8e11'] * 101)}"])
+async def test_deletion_without_valid_ids_deletes_nothing(client, query):
+    accepted = await submit(client)
+
+    assert (await client.delete(f"/v1/documents{query}")).status_code == 422
+    assert (await client.get(f"/v1/documents/{accepted.id}")).status_code == 200
+
+
 async def test_only_failed_document_can_be_retried(client, services, wakes):
     accepted = await submit(client, text="%PDF-1.7 this is not a PDF", filename="a.pdf")
     address = f"/v1/documents/{accepted.id}"
@@ -798,6 +831,9 @@ async def test_tenants_cannot_see_each_others_documents(services, settings, prov
             await client.get("/v1/collections/default", headers=theirs),
         ):
             assert reply.status_code == 404
+        several = await client.delete(f"/v1/documents?id={mine['id']}", headers=theirs)
+        assert several.json() == {"deleted": 0}
+        assert (await client.get(address, headers=own)).status_code == 200
         for listed in ({}, {"q": "a"}, {"sort": "updated"}, {"sort": "name"}, {"sort": "state"}):
             assert (await client.get("/v1/documents", params=listed, headers=theirs)).json()["items"] == []
         assert (await client.get("/v1/collections", headers=theirs)).json()["items"] == []

@@ -178,6 +178,11 @@ class Documents:
             )
             return await with_progress(connection, rows)
 
+    async def hits(self, tenant: str, wanted: DocumentFilter, *, most: int) -> int:
+        """Count the documents that a search for words finds, at most `most`."""
+        async with self._database.begin() as connection:
+            return await listing.hits(connection, tenant, wanted, most=most)
+
     async def changes(self, tenant: str, since: datetime | None, *, limit: int = 200) -> Changes:
         """Return documents that may have changed since the last call; a later call may repeat unchanged documents.
 

@@ -150,6 +150,16 @@ async def page(
     return (await connection.execute(_ORDERS[order].with_words, parameters)).all()
 
 
+async def hits(connection: Connection, tenant: str, wanted: DocumentFilter, *, most: int) -> int:
+    """Count the documents that a search for words finds, at most `most`."""
+    words = (await connection.execute(_QUERY, {"searched": wanted.words})).scalar_one()
+    if words is None:
+        return 0
+    parameters = parameters_of(tenant, wanted, most=most) | {"words": f"'/{tenant}' & {words}"}
+    number: int = (await connection.execute(_ORDERS["newest"].hits, parameters)).scalar_one()
+    return number
+
+
 def parameters_of(
     tenant: str, wanted: DocumentFilter, *, order: Order = "newest", after: ListPosition | None = None, most: int
 ) -> dict[str, Any]:

@@ -34,13 +34,20 @@ SELECT {shown} FROM {with_content} {joined}
 WHERE d.public_id = ANY(CAST(:ids AS uuid[])) AND {has_words} AND {rest}
 ORDER BY {by} LIMIT :limit
 
--- name: with_words
-SELECT {shown}
--- The index of words is read first, then each document by its id. OFFSET 0 keeps the planner from reading all documents
--- of the tenant, whatever its estimates are.
-FROM (SELECT * FROM document_versions WHERE words @@ CAST(CAST(:words AS text) AS tsquery) OFFSET 0) v
+-- part: found
+-- The documents whose newest version has the words. The index of words is read first, then each document by its id.
+-- OFFSET 0 keeps the planner from reading all documents of the tenant, whatever its estimates are.
+(SELECT * FROM document_versions WHERE words @@ CAST(CAST(:words AS text) AS tsquery) OFFSET 0) v
 CROSS JOIN LATERAL (
     SELECT d.* FROM documents d WHERE d.id = v.document_id AND d.version = v.version OFFSET 0) d
-JOIN collections l ON l.id = d.collection_id {joined}
+JOIN collections l ON l.id = d.collection_id
+
+-- name: hits
+-- Count the documents that a search finds, at most :most.
+SELECT count(*) FROM (
+    SELECT 1 FROM {found} {joined} WHERE {rest} LIMIT :most) f
+
+-- name: with_words
+SELECT {shown} FROM {found} {joined}
 WHERE {rest}
 ORDER BY {by} LIMIT :limit
