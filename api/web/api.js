@@ -69,7 +69,9 @@ export function onForbidden(handler) {
  * @template {string} Method
  * @param {Method} method
  * @param {Path & Http.Known<Path, Method>} path with its query
- * @param {{body?: Http.Body<Path, Method> | FormData, signal?: AbortSignal, headers?: Record<string, string>, only?: string}} [options] only: the key without which it is not sent
+ * @param {{body?: Http.Body<Path, Method> | FormData, signal?: AbortSignal, headers?: Record<string, string>,
+ *   only?: string, keepalive?: boolean}} [options] only: the key without which it is not sent; keepalive: whether it
+ *   is sent even if the page is closed
  * @returns {Promise<Http.Reply<Path, Method>>}
  */
 export async function send(method, path, options = {}) {
@@ -100,8 +102,12 @@ export function latest() {
   return ofLatest;
 }
 
-/** @param {string} method @param {string} path @param {{body?: any, signal?: AbortSignal, headers?: Record<string, string>, only?: string}} options */
-async function request(method, path, { body, signal, headers = {}, only }) {
+/**
+ * @param {string} method @param {string} path
+ * @param {{body?: any, signal?: AbortSignal, headers?: Record<string, string>, only?: string,
+ *   keepalive?: boolean}} options
+ */
+async function request(method, path, { body, signal, headers = {}, only, keepalive = false }) {
   for (;;) {
     const usedKey = key();
     if (only !== undefined && only !== usedKey) throw new Problem({ status: 401, detail: say`The key was changed.` });
@@ -116,6 +122,7 @@ async function request(method, path, { body, signal, headers = {}, only }) {
       body: body === undefined || body instanceof FormData ? body : JSON.stringify(body),
       cache: "no-store",
       credentials: "omit",
+      keepalive,
     });
     if (reply.ok) return reply;
     if (reply.status === 403) forbidden();

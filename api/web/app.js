@@ -87,6 +87,7 @@ const focusMain = () => document.getElementById("main")?.focus();
 /** @param {string} path */
 function go(path) {
   open(ROOT + path, () => {
+    current?.route.leave?.(); // stores the scroll position in the entry of the history that is left
     history.pushState(null, "", ROOT + path);
     focusMain();
   });
@@ -168,6 +169,7 @@ setRenderer(() => {
   render(frame(), app);
 });
 addEventListener("popstate", () => open(location.href, focusMain)); // the focused element may disappear
+addEventListener("pagehide", () => current?.route.leave?.());
 addEventListener("pageshow", (event) => event.persisted && location.reload()); // the key may have been removed since
 document.addEventListener("click", onClick);
 document.addEventListener("keydown", onKey);

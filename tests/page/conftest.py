@@ -243,6 +243,12 @@ async def act(answer: Locator, name: str) -> None:
     await answer.get_by_role("menuitem", name=name).click()
 
 
+async def choose_cost_preview(page: Page) -> None:
+    """Choose "Always show the cost before uploading" in the menu of the Documents screen."""
+    await page.get_by_role("button", name="More actions").click()
+    await page.get_by_role("menuitemcheckbox", name="Always show the cost before uploading").click()
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
     """Files to upload: twelve valid ones, and one without text."""

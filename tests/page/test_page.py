@@ -62,7 +62,8 @@ async def test_uploaded_documents_show_their_states(visit, deployment, files):
     await expect(visit.page.locator(".row")).to_have_count(1)
     await expect(visit.page.locator(".row")).to_contain_text("nothing.pdf")
     assert sorted(each["state"] for each in documents) == ["failed"] + ["ready"] * 12
-    await visit.page.get_by_role("button", name="Delete nothing.pdf").click()
+    await visit.page.get_by_role("button", name="Actions for nothing.pdf").click()
+    await visit.page.get_by_role("menuitem", name="Delete").click()
     await visit.page.get_by_role("button", name="Undo").click()
     await expect(visit.page.locator(".row")).to_have_count(1)
     await visit.go("/work")

@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 from playwright.async_api import expect
 
-from tests.page.conftest import ask, until
+from tests.page.conftest import ask, choose_cost_preview, until
 from tests.page.screens import require_accessible
 
 
@@ -125,12 +125,12 @@ async def test_token_preview_survives_reload_with_warning(visit, files):
     files[0].write_text("Nobody wrote questions for this sentence yet.")
     leaving = "() => !dispatchEvent(new Event('beforeunload', {cancelable: true}))"
     await visit.go("/documents")
-    await page.get_by_label("Always show the cost before uploading").check()
+    await choose_cost_preview(page)
     await page.reload()
     assert not await page.evaluate(leaving)
     await page.locator("input[type=file]").set_input_files(files[:1])
     offered = page.get_by_label("Cost estimate")
-    await expect(offered).to_contain_text(re.compile(r"about 1 call · \d+ tokens · [^$]+Nothing has been uploaded yet"))
+    await expect(offered).to_contain_text(re.compile(r"about 1 call · \d+ tokens · [^$]+note-0.txt"))
     assert await page.evaluate(leaving)
     await page.route("**/v1/documents", lambda route: None, times=1)
     await offered.get_by_role("button", name="Upload").click()

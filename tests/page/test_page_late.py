@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from playwright.async_api import Error, expect
 
-from tests.page.conftest import TIMEOUT, ask, drawn
+from tests.page.conftest import TIMEOUT, ask, choose_cost_preview, drawn
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ async def test_files_awaiting_price_accept_more_files(visit, tmp_path):
     for file in files:
         file.write_text(f"The file {file.name} is about prices.")
     await visit.go("/documents")
-    await page.get_by_label("Always show the cost before uploading").check()
+    await choose_cost_preview(page)
     await page.locator("input[type=file]").set_input_files(files[:3])
     card = page.get_by_role("status", name="Cost estimate")
     await expect(card).to_contain_text("3 files")
@@ -264,7 +264,6 @@ async def test_files_awaiting_price_accept_more_files(visit, tmp_path):
     await expect(card).to_contain_text("5 files")
     await card.get_by_role("button", name="Upload").click()
     await expect(page.locator(".uploads")).to_contain_text("5 files uploaded")
-    await page.get_by_label("Always show the cost before uploading").uncheck()
 
 
 async def test_finished_run_is_listed_as_finished(visit, deployment):

@@ -51,7 +51,7 @@ async def test_document_among_many_is_found_and_scrolled_to(visit, large):
     await expect(wanted).to_contain_text(f"paper-{ROW:06}")
     await wanted.locator("a").focus()
     await page.keyboard.press("Tab")
-    await expect(wanted.get_by_role("button", name="Try again")).to_be_focused()
+    await expect(wanted.get_by_role("button", name="Actions for")).to_be_focused()
 
 
 async def test_arriving_documents_move_neither_view_nor_focus(visit, deployment, large):

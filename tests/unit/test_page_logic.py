@@ -113,6 +113,36 @@ def test_conversations_are_stored_for_their_key():
     assert passes("conversations")
 
 
+@guards(
+    "api/web/parts/window.js",
+    "if (!box.isConnected) return;",
+    "",
+    means="a list shows eight rows after Back",
+)
+@guards(
+    "api/web/routes/documents.js",
+    "windowed.restore(history.state?.top ?? 0);",
+    "windowed.restore(0);",
+    means="Back returns to the start of a list",
+)
+@guards(
+    "api/web/parts/notice.js",
+    'addEventListener("pagehide", end);',
+    "",
+    means="a page that is closed deletes nothing",
+)
+@guards(
+    "api/web/parts/deletion.js",
+    "{ keepalive: true }",
+    "{ keepalive: false }",
+    means="a page that is closed takes its requests along",
+)
+@guards(
+    "api/web/parts/deletion.js",
+    'if (result.status === "rejected") show(groups[index]);',
+    'if (result.status === "rejected") break;',
+    means="a refused deletion hides its documents",
+)
 def test_rows_of_window_are_drawn_and_read():
     assert passes("documents")
 
@@ -155,6 +185,22 @@ def test_rows_of_window_are_drawn_and_read():
 )
 def test_frame_follows_rights_of_key():
     assert passes("frame")
+
+
+@guards(
+    "api/web/parts/chunk-questions.js",
+    "if (id) await removal(id, collection);",
+    "",
+    means="a changed question is added to the former one",
+)
+@guards(
+    "api/web/parts/state.js",
+    'return document.outdated ? "retry" : "replace";',
+    'return "retry";',
+    means="a damaged file is offered to be read again",
+)
+def test_reader_changes_questions_and_names_reasons():
+    assert passes("reader")
 
 
 def test_events_reach_tab_after_lost_connection():

@@ -38,7 +38,7 @@ function inAddress() {
   if (collections.items.length < 2 || query.get("collection") === collections.chosen) return;
   if (location.pathname.includes("/documents/") || location.pathname.endsWith("/work")) return;
   query.set("collection", collections.chosen);
-  history.replaceState(null, "", `${location.pathname}?${query}${location.hash}`);
+  history.replaceState(history.state, "", `${location.pathname}?${query}${location.hash}`);
 }
 
 /** Return the collections. A key with only the `ask` scope gets their names alone. */

@@ -8,10 +8,15 @@ import { say } from "./words.js";
 
 const SAMPLE_FILES = 200; // files in a request
 const SAMPLE_BYTES = 4 * 1024 * 1024 - 64 * 1024;
+const SHOWN = 100; // names in the list
 const FEW_BYTES = 100_000; // a single smaller file is uploaded without an estimate
 
 /** @typedef {{file: File, path: string}} Chosen */
-/** @type {{files: Chosen[], collection: string, estimate: Api["EstimateView"] | null, leftOut: number, problem: any, send: (files: Chosen[]) => void}[]} one for each collection */
+/**
+ * @typedef {{files: Chosen[], collection: string, estimate: Api["EstimateView"] | null, leftOut: number,
+ *   problem: any, send: (files: Chosen[]) => void}} Offer
+ */
+/** @type {Offer[]} one for each collection */
 let offers = [];
 
 /** @param {{file: File}[]} files */
@@ -24,19 +29,42 @@ export const isSmall = (files) => files.length === 1 && files[0].file.size < FEW
 export async function offer(chosen, collection, ask, send) {
   const before = offers.find((each) => each.collection === collection);
   if (!ask && !before) return send(chosen);
-  const files = [...(before?.files ?? []), ...chosen];
-  /** @type {typeof offers[number]} */
+  await replace(before, [...(before?.files ?? []), ...chosen], collection, send);
+}
+
+/**
+ * Show the estimate of files instead of an earlier one. Files are uploaded at once if there is no number to confirm.
+ * @param {Offer | undefined} before @param {Chosen[]} files
+ * @param {string} collection @param {(files: Chosen[]) => void} send
+ */
+async function replace(before, files, collection, send) {
+  /** @type {Offer} */
   const mine = { files, collection, estimate: null, leftOut: 0, problem: null, send };
-  offers = [...offers.filter((each) => each !== before), mine];
+  end(before);
+  if (!files.length) return;
+  offers = [...offers, mine];
   redraw();
   try {
-    const reply = await post("/v1/documents/estimate", form(files, collection));
-    Object.assign(mine, { estimate: reply.estimate, leftOut: reply.left_out.length });
-    if (!reply.estimate) mine.problem = { message: say`The cost of these files cannot be estimated before they are parsed.` };
+    const { estimate, left_out: leftOut } = await post("/v1/documents/estimate", form(files, collection));
+    if (!offers.includes(mine)) return;
+    Object.assign(mine, { estimate, leftOut: leftOut.length });
+    if (!estimate) upload(mine);
   } catch (problem) {
     mine.problem = problem;
   }
   redraw();
+}
+
+/** @param {Offer | undefined} offered */
+function end(offered) {
+  offers = offers.filter((each) => each !== offered);
+  redraw();
+}
+
+/** @param {Offer} offered */
+function upload(offered) {
+  end(offered);
+  offered.send(offered.files);
 }
 
 /** Return a form with an evenly spaced sample of the files. @param {Chosen[]} files @param {string} collection */
@@ -60,18 +88,35 @@ addEventListener("beforeunload", (event) => offers.length && event.preventDefaul
 export const offering = () => offers.map(offered);
 export const isOffering = () => offers.length > 0;
 
-/** @param {typeof offers[number]} each */
+/** @param {Offer} each */
 function offered(each) {
-  const { files, collection, estimate, leftOut, problem, send } = each;
-  const end = () => ((offers = offers.filter((other) => other !== each)), redraw());
+  const { files, collection, estimate, leftOut, problem } = each;
   const bytes = files.reduce((sum, { file }) => sum + file.size, 0);
   return html`<section class="card" role="status" aria-label=${say`Cost estimate`}>
     <p>${say`${html`<strong>${plural(files.length, "file")}, ${size(bytes)}</strong>`} for ${html`<span dir="auto">${say`\u201c${collection}\u201d`}</span>`}`}${estimate ? html`: ${summary(estimate)}` : problem ? nothing : html`. ${say`Estimating the cost\u2026`}`}</p>
     ${problem ? html`<p class="soft">${problem.message}</p>` : nothing}
     ${leftOut ? html`<p class="soft small">${say`${plural(leftOut, "file")} in the sample cannot be estimated before parsing. The estimate assumes that they are like the others.`}</p>` : nothing}
-    <p class="soft small">${say`Nothing has been uploaded yet. Reloading the page discards this selection.`}</p>
-    <p class="tools"><button class="main" ?disabled=${!estimate && !problem} @click=${() => (end(), send(files))}>${say`Upload`}</button><button @click=${end}>${say`Cancel`}</button></p>
+    ${names(each)}
+    <p class="tools">
+      <button class="main" ?disabled=${!estimate && !problem} @click=${() => upload(each)}>${say`Upload`}</button>
+      <button @click=${() => end(each)}>${say`Cancel`}</button></p>
   </section>`;
+}
+
+/** List the files, each with a button that removes it. @param {Offer} each */
+function names(each) {
+  const { files, collection, send } = each;
+  /** @param {Chosen} chosen */
+  const without = (chosen) => replace(each, files.filter((file) => file !== chosen), collection, send);
+  /** @param {Chosen} chosen */
+  const row = (chosen) => html`<li class="bar-line"><span class="grow clip" dir="auto">${chosen.path}</span>
+    <span class="soft number">${size(chosen.file.size)}</span>
+    <button class="quiet" aria-label=${say`Remove ${chosen.path}`} @click=${() => without(chosen)}>\u2715</button>
+    </li>`;
+  const others = files.length - SHOWN;
+  return html`<ul class="names small" role="list" tabindex="0" aria-label=${say`Files`}>
+    ${files.slice(0, SHOWN).map(row)}
+    ${others > 0 ? html`<li class="soft">${say`and ${plural(others, "file")} more`}</li>` : nothing}</ul>`;
 }
 
 /** @param {Api["EstimateView"]} each */

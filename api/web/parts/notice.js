@@ -30,6 +30,9 @@ function end() {
   redraw();
 }
 
+// A page that is left or reloaded ends its notice, so that an action which waits for it is not lost.
+addEventListener("pagehide", end);
+
 function undo() {
   if (!shown?.undo) return; // the notice has just closed
   const { undo: back } = shown;

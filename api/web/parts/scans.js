@@ -4,12 +4,12 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { bytes, get, post } from "../api.js";
 import { redraw } from "../store.js";
 import { bar } from "./bars.js";
-import { count, listed, nameOf, plural } from "./format.js";
+import { count, plural } from "./format.js";
 import { may } from "./permissions.js";
 import { notify } from "./notice.js";
 import { passage } from "./prose.js";
 import { citedSentences } from "./sentences.js";
-import { STATES } from "./state.js";
+import { STATES, lossesOf } from "./state.js";
 import { say } from "./words.js";
 
 const MOST = 200; // dead letters in the list
@@ -59,12 +59,12 @@ export function pagesOf(document, then) {
       <ul class="reasons" role="list">${scan.letters.map((letter) => html`<li class="bar-line"><span class="number">${say`page ${letter.ordinal ?? 0}`}</span><span class="grow" dir="auto">${letter.reason}</span></li>`)}</ul></section>` : nothing}`;
 }
 
-/** Name the parts of a document that miss words or were not read. @param {Api["DocumentView"]} document */
-export function lossesOf(document) {
-  const { losses, unread } = document;
-  if (!losses.length && !unread.length) return nothing;
-  const lost = losses.map(({ location, missing, sample }) => `${location || nameOf(document)}: ${plural(missing, "missing word")}${sample.length ? ` (${listed(sample)})` : ""}`);
-  return html`<section class="trouble" aria-label=${STATES.degraded}><ul class="reasons" role="list">${[...lost, ...unread].map((sentence) => html`<li dir="auto">${sentence}</li>`)}</ul></section>`;
+/** Show the parts of a document that lack words or were not read. @param {Api["DocumentView"]} document */
+export function lostPartsOf(document) {
+  const lost = lossesOf(document);
+  if (!lost.length) return nothing;
+  return html`<section class="trouble" aria-label=${STATES.degraded}><ul class="reasons" role="list">
+    ${lost.map((sentence) => html`<li dir="auto">${sentence}</li>`)}</ul></section>`;
 }
 
 /** Read all unread pages of a document again. @param {Api["DeadLetterView"]} letter one of them @param {() => unknown} then */
@@ -80,7 +80,8 @@ async function retry(letter, then) {
 
 /** Describe the origin of a chunk. @param {Api["ChunkView"]} chunk */
 export function originOf(chunk) {
-  const parts = [chunk.page ? say`page ${chunk.page}` : "", chunk.confidence === null ? "" : say`confidence ${chunk.confidence} %`, `${chunk.span[0]}\u2013${chunk.span[1]}`];
+  const { page, confidence } = chunk;
+  const parts = [page ? say`page ${page}` : "", confidence === null ? "" : say`confidence ${confidence} %`];
   return parts.filter(Boolean).join(" \u00b7 ");
 }
 

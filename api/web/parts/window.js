@@ -1,6 +1,6 @@
 // A virtual list: only the visible rows of a long list are in the document.
 
-import { html } from "../vendor/lit-html.js";
+import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { redraw } from "../store.js";
 
@@ -13,6 +13,7 @@ export class WindowedList {
     this.more = more;
     this.top = 0;
     this.height = 800;
+    this.restoring = false;
     this.above = 0; // rows inserted above the viewport since the last rendering
     /** @type {Map<string, number>} element number of each visible row */
     this.elements = new Map();
@@ -38,7 +39,14 @@ export class WindowedList {
   /** Scroll to the first row, after the list was replaced. */
   toTop() {
     this.top = 0;
+    this.restoring = false;
     document.querySelector(".window")?.scrollTo(0, 0);
+  }
+
+  /** Scroll to an offset as soon as rows are drawn. @param {number} top in pixels */
+  restore(top) {
+    this.top = top;
+    this.restoring = top > 0;
   }
 
   /** Scroll to a row. @param {number} index */
@@ -64,6 +72,7 @@ export class WindowedList {
   /** @param {Event & {currentTarget: Element}} event */
   scrolled(event) {
     const box = event.currentTarget;
+    if (!box.isConnected) return; // an element that was removed has no height
     this.top = box.scrollTop;
     this.height = box.clientHeight;
     redraw();
@@ -74,9 +83,15 @@ export class WindowedList {
    * @template {{id: string}} Row
    * @param {Row[]} rows loaded rows @param {number} total number of rows, loaded or not
    * @param {(row: Row, index: number) => unknown} draw @param {string} label
+   * @param {{kind?: string, head?: unknown}} [options] kind: class of the columns; head: names of the columns
    */
-  view(rows, total, draw, label) {
+  view(rows, total, draw, label, { kind = "", head = nothing } = {}) {
     this.settle();
+    if (this.restoring && rows.length) {
+      const { top } = this;
+      this.restoring = false;
+      queueMicrotask(() => document.querySelector(".window")?.scrollTo({ top, behavior: "instant" }));
+    }
     const first = Math.max(0, Math.floor(this.top / this.rowHeight) - MARGIN);
     const last = Math.ceil((this.top + this.height) / this.rowHeight) + MARGIN;
     if (last > rows.length - MARGIN && rows.length < total) queueMicrotask(this.more);
@@ -87,7 +102,8 @@ export class WindowedList {
     /** @param {Row} row @param {number} index */
     const positioned = (row, index) => html`<li class="row" data-element=${elementOf(row)} .style=${`height:${this.rowHeight}px;transform:translateY(${(first + index) * this.rowHeight}px)`}
       aria-setsize=${total} aria-posinset=${first + index + 1}>${draw(row, first + index)}</li>`;
-    return html`<div class="window" tabindex="0" role="region" aria-label=${label} @scroll=${this.scrolled}>
+    return html`<div class="window ${kind}" tabindex="0" role="region" aria-label=${label} @scroll=${this.scrolled}>
+      ${head}
       <div class="window-all" .style=${`height:${rows.length * this.rowHeight}px`}>
         <ul role="list" class="rows">
           ${repeat(shown, elementOf, positioned)}

@@ -2,17 +2,22 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, bytes, get, send } from "../api.js";
+import { skeleton } from "../kit/skeleton.js";
 import { redraw } from "../store.js";
 import { listen } from "../events.js";
-import { ago, plural, money, nameOf, opening, path, score } from "../parts/format.js";
+import { questionsOf } from "../parts/chunk-questions.js";
+import { deleteDocuments } from "../parts/deletion.js";
+import { ago, count, plural, money, nameOf, opening, path, score } from "../parts/format.js";
 import { columns } from "../parts/bars.js";
 import { icon } from "../parts/icon.js";
 import { kindOf, openingOf } from "../parts/kinds.js";
+import { lists } from "../parts/lists.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
-import { forget, loadUnread, lossesOf, originOf, pagesOf, textOf } from "../parts/scans.js";
+import { replaceFile } from "../parts/replacement.js";
+import { forget, loadUnread, lostPartsOf, originOf, pagesOf, textOf } from "../parts/scans.js";
 import { sentencesIn } from "../parts/sentences.js";
-import { OPEN, canRetry, progressOf, stateMark } from "../parts/state.js";
+import { OPEN, canRetry, progressOf, remedyOf, stateMark } from "../parts/state.js";
 import { pendingText } from "../parts/trial.js";
 import { MARGIN, WindowedList } from "../parts/window.js";
 import { say } from "../parts/words.js";
@@ -22,6 +27,7 @@ const PAGE = 100;
 const STATES = [["", say`all chunks`], ["parsed,generating,generated", say`in progress`], ["dead", say`dead`]];
 const ROW = 48;
 const SHOWN_QUERIES = 20;
+const COLUMNS = { kind: "chunk-rows" };
 
 /**
  * @typedef {{id: string, document: Api["DocumentView"] | null, chunks: Api["ChunkView"][], of: string, before: string | null, next: string | null,
@@ -180,11 +186,24 @@ function choose(state) {
   refresh();
 }
 
-/** Delete the document when its notice closes, unless the user chooses Undo. */
+/** Delete the document, and return to the list. */
 function remove() {
-  const { id, document: each } = shown;
-  const then = () => send("DELETE", `/v1/documents/${id}`).catch((problem) => notify(problem.message));
-  notify(say`\u201c${each ? nameOf(each) : id}\u201d will be deleted with its questions.`, { undo: () => {}, then, seconds: 8 });
+  if (!shown.document) return;
+  deleteDocuments([shown.document], () => {});
+  document.getElementById("to-list")?.click();
+}
+
+/** Render the action that repairs the document first. @param {Api["DocumentView"]} each */
+function repairs(each) {
+  if (!may("write")) return nothing;
+  const remedy = remedyOf(each);
+  /** @param {string} name */
+  const kind = (name) => (remedy === name ? "main" : nothing);
+  const replace = () => replaceFile(each, refresh);
+  const replacing = html`<button class=${kind("replace")} @click=${replace}>${say`Replace file`}</button>`;
+  const again = html`<button class=${kind("retry")} @click=${retry}>${say`Try again`}</button>`;
+  if (!canRetry(each)) return replacing;
+  return remedy === "retry" ? [again, replacing] : [replacing, again];
 }
 
 /** @type {typeof import("../parts/original.js") | null} */
@@ -232,26 +251,30 @@ async function save() {
 }
 
 export function view() {
-  if (!shown?.document) return html`<section class="column">${problemCard(shown?.problem, () => refresh())}</section>`;
+  if (!shown.document) {
+    const state = shown.problem ? problemCard(shown.problem, () => refresh()) : skeleton({ rows: 8 });
+    return html`<section class="column wide">${state}</section>`;
+  }
   const { document: each, open } = shown;
   /** @param {On<HTMLSelectElement>} event */
   const chosen = (event) => choose(event.target.value);
   const isOriginal = open !== null && shown.isOriginal && kindOf(each) !== null;
   return html`<div class="split ${open ? "with-detail" : ""} ${isOriginal ? "with-original" : ""}">
     <section class="column wide">
-      <p class="small"><a href=${`${ROOT}/documents`}>${say`Documents`}</a></p>
+      <p class="small"><a id="to-list" href=${`${ROOT}/documents${lists.search}`}>${say`Documents`}</a></p>
       <h2 dir="auto" class="question-title">${nameOf(each)}</h2>
       <p class="counts soft">${stateMark(each.state)}
         <span dir="auto">${each.external_id}</span> <span>${each.live_version && each.live_version !== each.version ? say`version ${each.version}, live version ${each.live_version}` : say`version ${each.version}`}</span>
         <span>${plural(each.chunks.total, "chunk")}</span> <span>${plural(each.questions, "question")}</span>
         ${money(each.usage.cost) ? html`<span>${money(each.usage.cost)}</span>` : nothing} <span>${ago(each.updated_at)}</span></p>
       ${progressOf(each) ? html`<p class="soft">${progressOf(each)}</p>` : nothing}
-      ${each.error ? html`<div class="trouble"><p>${each.error}</p></div>` : nothing}
+      ${errorOf(each, open)}
       ${each.pages ? pagesOf(each, refresh) : nothing}
-      ${lossesOf(each)}
+      ${lostPartsOf(each)}
       <p class="tools">
+        ${remedyOf(each) ? repairs(each) : nothing}
         <button @click=${save}>${say`Download original`}</button>
-        ${may("write") && canRetry(each) ? html`<button class="main" @click=${retry}>${say`Try again`}</button>` : nothing}
+        ${remedyOf(each) ? nothing : repairs(each)}
         ${may("write") ? html`<button class="danger" @click=${remove}>${say`Delete`}</button>` : nothing}
         ${each.chunks.total > 1 ? html`<label class="picker"><span class="hidden">${say`Filter chunks`}</span><select @change=${chosen}>
           ${STATES.map(([state, words]) => html`<option value=${state} ?selected=${state === shown.state}>${words}</option>`)}</select></label>` : nothing}
@@ -259,7 +282,7 @@ export function view() {
       ${along()}
       ${problemCard(shown.problem, shown.again)}
       ${shown.before ? html`<p><button @click=${earlier}>${say`Show earlier chunks`}</button></p>` : nothing}
-      ${shown.chunks.length ? windowed.view(shown.chunks, shown.state ? shown.chunks.length + (shown.next ? PAGE : 0) : each.chunks.total, row, say`Chunks`)
+      ${shown.chunks.length ? windowed.view(shown.chunks, totalOf(each), row, say`Chunks`, COLUMNS)
         : shown.state ? html`<p class="empty soft">${say`No matching chunks.`}</p>` : html`<p class="empty soft">${each.state === "reading" ? say`The pages are being read. The chunks will appear here.` : OPEN.includes(each.state) ? say`The document is being parsed. Its chunks will appear here.` : say`This document has no chunks.`}</p>`}
     </section>
     ${open && isOriginal ? originalOf(each, open) : nothing}
@@ -267,12 +290,39 @@ export function view() {
   </div>`;
 }
 
+/** Return the number of listed chunks, loaded or not. @param {Api["DocumentView"]} each */
+const totalOf = (each) => (shown.state ? shown.chunks.length + (shown.next ? PAGE : 0) : each.chunks.total);
+
+/**
+ * Show why a document failed or waits, unless the panel of a chunk says it already.
+ * @param {Api["DocumentView"]} document @param {Api["ChunkView"] | null} chunk
+ */
+function errorOf({ error }, chunk) {
+  const isShown = chunk !== null && [chunk.error, ...chunk.attempts.map((attempt) => attempt.error)].includes(error);
+  return error && !isShown ? html`<div class="trouble"><p dir="auto">${error}</p></div>` : nothing;
+}
+
 /** Render the number of kept and dropped questions per chunk, for the loaded chunks. */
 function along() {
   if (shown.chunks.length < 3) return nothing;
   const values = shown.chunks.map((chunk) => ({ good: kept(chunk), bad: dropped(chunk) }));
-  return html`<div>${columns(values, "other-part", (index) => windowed.show(index))}
-    <p class="soft small">${shown.next || shown.before || shown.state ? say`Questions per chunk in these chunks: kept, with dropped on top` : say`Questions per chunk in the document: kept, with dropped on top`}</p></div>`;
+  const most = Math.max(...values.map(({ good, bad }) => good + bad));
+  const lost = values.some(({ bad }) => bad);
+  const [first, last] = [shown.chunks[0].ordinal + 1, shown.chunks[shown.chunks.length - 1].ordinal + 1];
+  return html`<div class="per-chunk"><p class="soft small">${say`Questions per chunk: kept, with dropped on top`}
+      ${lost ? html`<button class="quiet" @click=${toDropped}>${say`Next dropped question`}</button>` : nothing}</p>
+    <div class="axis soft small" aria-hidden="true"><span>${count(most)}</span><span>0</span></div>
+    ${columns(values, "other-part", (index) => windowed.show(index))}
+    <p class="ends soft small" aria-hidden="true"><span>${say`chunk ${first}`}</span><span>${last}</span></p></div>`;
+}
+
+/** Open the next chunk with a dropped question. */
+function toDropped() {
+  const from = shown.chunks.findIndex((chunk) => chunk.id === shown.open?.id) + 1;
+  const later = shown.chunks.findIndex((chunk, index) => index >= from && dropped(chunk));
+  const index = later >= 0 ? later : shown.chunks.findIndex(dropped);
+  windowed.show(index);
+  open(shown.chunks[index], /** @type {HTMLElement} */ (document.activeElement));
 }
 
 const kept = (/** @type {Api["ChunkView"]} */ chunk) => chunk.questions.filter((question) => question.passed).length;
@@ -286,9 +336,11 @@ function row(chunk) {
   const [headings, text] = [path(within(chunk)), opening(chunk.text, 160)];
   return html`<button class="row-main quiet" aria-current=${String(shown.open?.id === chunk.id)} @click=${choose}>
       <span class="name clip" dir="auto"><span class="soft number">${chunk.ordinal + 1}</span> ${headings || text}</span>
-      ${chunk.error || headings ? html`<span class="soft small clip" dir="auto">${chunk.error ?? text}</span>` : nothing}</button>
-    <span class="small number">${say`${kept(chunk)} kept`}${dropped(chunk) ? html` <span class="soft">${say`${dropped(chunk)} dropped`}</span>` : nothing}</span>
-    ${chunk.state === "dead" ? stateMark("failed") : nothing}`;
+      ${headings ? html`<span class="soft small clip" dir="auto">${text}</span>` : nothing}</button>
+    ${chunk.state === "dead"
+      ? stateMark("failed")
+      : html`<span class="small number">${say`${kept(chunk)} kept`}</span>`}
+    <span class="soft small number middle-only">${dropped(chunk) ? say`${dropped(chunk)} dropped` : nothing}</span>`;
 }
 
 /** Return the chunk's headings without the document's title. @param {Api["ChunkView"]} chunk */
@@ -324,14 +376,33 @@ function detail(chunk) {
     ${shown.document ? textOf(shown.document, chunk, citedIn(chunk)) : nothing}
     ${kind && !shown.isOriginal ? html`<p><button id="open-original" @click=${() => toggle(true)}>${openingOf(kind, chunk.page)}</button></p>` : nothing}
     <h3>${say`Questions answered by this chunk`}</h3>
-    <ul class="questions" role="list">${chunk.questions.map(question)}</ul>
-    ${chunk.questions.length ? nothing : html`<p class="soft">${chunk.error ?? say`No questions yet.`}</p>`}
+    ${chunk.questions.length || chunk.error ? nothing : html`<p class="soft">${say`No questions yet.`}</p>`}
+    ${shown.document ? questionsOf(chunk, shown.document.collection, reload) : nothing}
     ${askedOf(chunk)}
-    ${chunk.attempts.length ? html`<h3>${say`Failed attempts`}</h3><ul class="small">${chunk.attempts.map(
-      (attempt) => html`<li>${ago(attempt.at)}: ${attempt.error}</li>`)}</ul>` : nothing}
-    <p class="soft small">${plural(chunk.usage.calls, "call")} \u00b7 ${plural(chunk.usage.prompt_tokens + chunk.usage.completion_tokens, "token")} ${money(chunk.usage.cost)}</p>
+    ${failuresOf(chunk)}
+    <p class="soft small">${usageOf(chunk.usage)}</p>
     ${may("write") ? html`<p><a class="button" href=${`${ROOT}/lab/try`} @click=${() => (pendingText.text = chunk.text)}>${say`Try this chunk`}</a></p>` : nothing}
   </aside>`;
+}
+
+/** @param {Api["IngestUsage"]} usage */
+function usageOf({ calls, prompt_tokens, completion_tokens, cost }) {
+  const tokens = plural(prompt_tokens + completion_tokens, "token");
+  return [plural(calls, "call"), tokens, calls ? money(cost) : ""].filter(Boolean).join(" \u00b7 ");
+}
+
+/** Show each reason once, with the number of attempts that failed for it. @param {Api["ChunkView"]} chunk */
+function failuresOf({ attempts, error }) {
+  /** @type {Map<string, string[]>} */
+  const reasons = new Map(error ? [[error, []]] : []);
+  for (const attempt of attempts) reasons.set(attempt.error, [...(reasons.get(attempt.error) ?? []), attempt.at]);
+  if (!reasons.size) return nothing;
+  /** @param {string[]} times */
+  const facts = (times) => [plural(times.length, "attempt"), ago(times[times.length - 1])].join(" \u00b7 ");
+  return html`<h3>${say`Failed attempts`}</h3><ul class="reasons small" role="list">
+    ${[...reasons].map(([reason, times]) => html`<li class="bar-line">
+      <span class="grow" dir="auto">${reason}</span>
+      <span class="soft">${times.length ? facts(times) : nothing}</span></li>`)}</ul>`;
 }
 
 /** @type {{chunk: string, items: Api["AskedQuestionView"][] | null, problem: any}} */
@@ -366,16 +437,4 @@ function askedQuestion(each) {
   const mark = each.found && each.helpful !== false ? html`<span class="good" role="img" aria-label=${say`answered`}>${icon("circle-check")}</span>` : html`<span class="bad" role="img" aria-label=${say`not answered`}>${icon("x")}</span>`;
   return html`<li>${mark}<span class="grow"><span dir="auto">${each.question}</span><span class="soft small">${plural(each.times, "time")} \u00b7 ${ago(each.last_at)}</span></span>
     <span class="soft small number">${each.best_score === null ? "" : score(each.best_score)}</span></li>`;
-}
-
-const ORIGIN = { generated: "", given: say`supplied with the document`, user: say`asked by a user` };
-
-/** @param {Api["ChunkQuestion"]} each */
-function question(each) {
-  const mark = each.passed === null ? html`<span class="soft" role="img" aria-label=${say`not checked yet`}>${icon("circle-dashed")}</span>`
-    : each.passed ? html`<span class="good" role="img" aria-label=${say`kept`}>${icon("check")}</span>` : html`<span class="bad" role="img" aria-label=${say`dropped`}>${icon("x")}</span>`;
-  const why = [each.reason, ORIGIN[each.source]].filter(Boolean).join(" \u00b7 ");
-  return html`<li class=${each.passed === false ? "dropped" : ""}>${mark}<span class="grow"><span dir="auto">${each.text}</span>
-    ${why ? html`<span class="soft small">${why}</span>` : nothing}</span>
-    <span class="soft small number">${each.similarity === null ? "" : score(each.similarity)}</span></li>`;
 }

@@ -4,13 +4,18 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
 import { ROOT, get, latest, send as request } from "../api.js";
 import { listen } from "../events.js";
+import { skeleton } from "../kit/skeleton.js";
 import { redraw, remember, remembered } from "../store.js";
+import { menuButton, openMenu } from "../parts/actions.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
+import { deleteDocuments, deleting, describe } from "../parts/deletion.js";
 import { ago, count, plural, money, nameOf } from "../parts/format.js";
 import { icon } from "../parts/icon.js";
+import { lists } from "../parts/lists.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
-import { OPEN, canRetry, progressOf, stateMark } from "../parts/state.js";
+import { replaceFile } from "../parts/replacement.js";
+import { OPEN, canRetry, progressOf, reasonsOf, remedyOf, stateMark } from "../parts/state.js";
 import { asRequest } from "../parts/request.js";
 import { WindowedList } from "../parts/window.js";
 import { say } from "../parts/words.js";
@@ -18,30 +23,75 @@ import { say } from "../parts/words.js";
 export const title = say`Documents`;
 export const titled = true;
 const PAGE = 100; // rows; pages loaded while scrolling have twice as many
-const ROW = 48;
-const FILTERS = [["", say`any state`], ["ready", say`ready`], [OPEN.join(","), say`in progress`], ["degraded", say`degraded`], ["failed", say`failed`]];
+const ROW = 48; // pixels
+const MOST_PICKED = 10_000; // documents that can be selected together
+const MOST_HITS = 1_000; // the server counts no more
+/** The filters by their names in the address; `open` stands for several states. */
+const FILTERS = [
+  ["", say`any state`], ["ready", say`ready`], ["open", say`in progress`], ["degraded", say`degraded`],
+  ["failed", say`failed`],
+];
 const SORTS = [["newest", say`newest first`], ["updated", say`last updated`], ["name", say`by name`], ["state", say`by state`]];
 
-/** @type {{rows: Api["DocumentView"][], total: number, next: string | null, q: string, searched: string, state: string, sort: string, problem: any, loading: boolean, connected: boolean, again: () => void}} */
-const list = { rows: [], total: 0, next: null, q: "", searched: "", state: "", sort: "newest", problem: null, loading: false, connected: true, again: () => refresh() };
+/**
+ * `of` identifies the listed selection, `searched` is its search text, and `inTexts` is whether texts are searched.
+ * @type {{rows: Api["DocumentView"][], of: string, hits: number | null, next: string | null, q: string,
+ *   searched: string, inTexts: boolean, state: string, sort: string, problem: any, loading: boolean,
+ *   connected: boolean, again: () => void}}
+ */
+const list = {
+  rows: [], of: "", hits: null, next: null, q: "", searched: "", inTexts: false, state: "",
+  sort: "newest", problem: null, loading: false, connected: true, again: () => refresh(),
+};
 let stop = () => {};
 let typing = 0;
 let dropping = false;
-const deleting = new Set(); // ids of rows whose deletion can still be undone
 const picked = new Set(); // ids of rows
 const windowed = new WindowedList(ROW, () => more());
 const newest = latest();
 
-export async function load() {
-  windowed.toTop();
+/** @param {{query: URLSearchParams}} route */
+export async function load({ query }) {
+  readAddress(query);
+  windowed.restore(history.state?.top ?? 0);
+  picked.clear();
   stop();
   stop = listen(onEvent, onConnection);
-  await refresh();
+  if (list.of !== address(null)) list.rows = [];
+  if (isTextSearch()) searchInTexts();
+  await readAgain();
   submissionModule().catch(() => {}); // a failure is reported when files are added
+}
+
+/** Store the scroll position in the entry of the history, so that Back and a reload return to it. */
+export function leave() {
+  lists.search = location.search;
+  history.replaceState({ top: windowed.top }, "");
 }
 
 export function unload() {
   stop();
+  clearTimeout(typing);
+}
+
+/** @param {URLSearchParams} query */
+function readAddress(query) {
+  /** @param {string} name @param {string[][]} options */
+  const among = (name, options) => (options.some(([value]) => value === query.get(name)) ? query.get(name) : null);
+  list.q = query.get("q") ?? "";
+  list.inTexts = query.get("in") === "texts" && may("ask");
+  list.state = among("state", FILTERS) ?? "";
+  list.sort = among("sort", SORTS) ?? "newest";
+  collections.chosen = query.get("collection") ?? collections.chosen;
+}
+
+/** Put the selection into the address, so that a reload and a shared link keep it. */
+function writeAddress() {
+  const query = new URLSearchParams(location.search);
+  const sort = list.sort === "newest" ? "" : list.sort;
+  const values = { q: list.q, in: list.inTexts ? "texts" : "", state: list.state, sort };
+  for (const [name, value] of Object.entries(values)) value ? query.set(name, value) : query.delete(name);
+  history.replaceState(null, "", `${location.pathname}${String(query) && `?${query}`}`);
 }
 
 /** @param {boolean} connected */
@@ -52,11 +102,16 @@ function onConnection(connected) {
   redraw();
 }
 
+/** Return the names of the chosen states. */
+const states = () => (list.state === "open" ? OPEN : list.state.split(",").filter(Boolean));
+const isTextSearch = () => list.inTexts && list.q.trim() !== "";
+
 /** @param {string | null} cursor @returns {`/v1/documents?${string}`} */
 const address = (cursor) => {
   const query = new URLSearchParams({ collection: collections.chosen, limit: String(cursor ? 2 * PAGE : PAGE), sort: list.sort, metadata: "false" });
-  if (list.q) query.set("q", list.q);
-  if (list.state) query.set("state", list.state);
+  if (list.q && !list.inTexts) query.set("q", list.q);
+  if (list.q && !list.inTexts && !cursor) query.set("count", "true");
+  if (list.state) query.set("state", states().join(","));
   if (cursor) query.set("cursor", cursor);
   return `/v1/documents?${query}`;
 };
@@ -64,46 +119,42 @@ const address = (cursor) => {
 /** Return the first page. The list is empty while there is no collection: the first upload creates one. */
 async function firstPage() {
   await loadCollections();
-  return collections.items.length ? get(address(null)) : { items: [], next_cursor: null };
+  return collections.items.length ? get(address(null)) : { items: [], next_cursor: null, hits: null };
 }
 
-async function refresh() {
+const refresh = () => read(0);
+
+/** Load the list after missed events or on return, with as many rows as before, so that the scroll position stays. */
+function readAgain() {
+  const visible = Math.ceil((windowed.top + windowed.height) / ROW);
+  return read(windowed.top > 0 ? Math.max(list.rows.length, visible) : 0);
+}
+
+/** Read at least `most` rows. @param {number} most */
+async function read(most) {
   const { q } = list;
   list.loading = true;
   redraw();
   try {
-    const page = await newest(firstPage());
-    replace({ rows: page.items, next: page.next_cursor, searched: q });
+    replace({ ...(await newest(firstRows(most))), searched: q });
   } catch (problem) {
-    Object.assign(list, { problem, again: () => refresh() });
+    Object.assign(list, { problem, again: () => read(most) });
   }
   list.loading = false;
   redraw();
 }
 
-/** Load the list again after missed events, with as many rows as before, so that the scroll position stays. */
-async function readAgain() {
-  const loaded = windowed.top > 0 ? list.rows.length : 0;
-  if (!loaded) return refresh();
-  list.loading = true;
-  try {
-    replace(await newest(firstRows(loaded)));
-  } catch (problem) {
-    Object.assign(list, { problem, again: () => readAgain() });
-  }
-  list.loading = false;
-  redraw();
-}
-
-/** Read at least `most` rows. @param {number} most */
+/** @param {number} most */
 async function firstRows(most) {
   let page = await firstPage();
+  const of = address(null);
+  const { hits = null } = page;
   const rows = new Map(page.items.map((row) => [row.id, row]));
   while (rows.size < most && page.next_cursor) {
     page = await get(address(page.next_cursor));
     for (const row of page.items) rows.set(row.id, row);
   }
-  return { rows: [...rows.values()], next: page.next_cursor };
+  return { rows: [...rows.values()], of, hits, next: page.next_cursor };
 }
 
 async function more() {
@@ -171,6 +222,9 @@ function filter(change) {
   Object.assign(list, change);
   picked.clear(); // rows out of view must not stay selected
   windowed.toTop();
+  clearTimeout(typing);
+  writeAddress();
+  if (isTextSearch()) searchInTexts();
   refresh();
 }
 
@@ -180,7 +234,19 @@ function typed(event) {
   picked.clear();
   windowed.toTop();
   clearTimeout(typing);
-  typing = window.setTimeout(refresh, 250);
+  typing = window.setTimeout(() => filter({}), list.inTexts ? 600 : 250); // a search in texts embeds the words
+}
+
+/** @type {typeof import("../parts/text-search.js") | null} loaded when texts are searched */
+let texts = null;
+
+async function searchInTexts() {
+  try {
+    texts ??= await import("../parts/text-search.js");
+  } catch {
+    return notify(say`The server is unreachable. This page may be out of date.`);
+  }
+  await texts.searchTexts(list.q, collections.chosen);
 }
 
 /** @type {typeof import("../parts/submission.js") | null} loaded after the list, or when files are added earlier */
@@ -208,15 +274,6 @@ function dropped(event) {
   addFiles({ entries: [...items].flatMap((item) => item.webkitGetAsEntry?.() ?? []), files: [...files] });
 }
 
-function askingAlways() {
-  /** @param {On<HTMLInputElement>} event */
-  const choose = (event) => (remember("estimate", event.target.checked ? "always" : ""), redraw());
-  return html`<label class="check small soft"><input type="checkbox" .checked=${asksAlways()} @change=${choose}> ${say`Always show the cost before uploading`}</label>`;
-}
-
-/** @param {Api["DocumentView"][]} rows */
-const describe = (rows) => (rows.length === 1 ? say`\u201c${nameOf(rows[0])}\u201d` : plural(rows.length, "document"));
-
 /** Apply an action to each document and report failures in one message. @param {Api["DocumentView"][]} rows @param {(row: Api["DocumentView"]) => Promise<any>} action */
 async function withEach(rows, action) {
   /** @type {Error[]} */
@@ -237,79 +294,113 @@ async function retry(rows) {
 
 /** @param {Api["DocumentView"][]} rows */
 function remove(rows) {
-  for (const row of rows) deleting.add(row.id);
   picked.clear();
-  const back = () => {
-    for (const row of rows) deleting.delete(row.id);
-    redraw();
-  };
-  const then = async () => {
-    await withEach(rows, (row) => request("DELETE", `/v1/documents/${row.id}`).then(
-      () => (list.rows = list.rows.filter((each) => each.id !== row.id)), (problem) => (deleting.delete(row.id), Promise.reject(problem))));
-    refreshCounts();
-    redraw();
-  };
-  notify(rows.length === 1 ? say`${describe(rows)} will be deleted with its questions.` : say`${describe(rows)} will be deleted with their questions.`, { undo: back, then, seconds: 8 });
+  deleteDocuments(rows, refreshCounts);
 }
+
+const isShown = (/** @type {Api["DocumentView"]} */ row) => !deleting.has(row.id);
 
 /** Render the actions for selected documents. */
 function selection() {
-  const rows = list.rows.filter((row) => picked.has(row.id));
+  const rows = list.rows.filter((row) => picked.has(row.id) && isShown(row));
   if (!rows.length) return nothing;
   const again = rows.filter(canRetry);
+  const isAll = rows.length === list.rows.filter(isShown).length;
   return html`<p class="tools selection" role="group" aria-label=${say`Selected documents`}><span class="grow">${say`${plural(rows.length, "document")} selected`}</span>
+    ${isAll && list.next ? html`<button @click=${pickAll}>${say`Select all`}</button>` : nothing}
     ${again.length ? html`<button @click=${() => retry(again)}>${say`Retry ${count(again.length)}`}</button>` : nothing}
     <button class="danger" @click=${() => remove(rows)}>${say`Delete ${count(rows.length)}`}</button>
     <button class="quiet" @click=${() => (picked.clear(), redraw())}>${say`Clear selection`}</button></p>`;
 }
 
-/** Offer to select all documents that a search has found, once all of them are loaded. */
-function selectingAll() {
-  const rows = list.rows.filter((row) => !deleting.has(row.id));
-  if (!list.q || list.searched !== list.q || list.next || rows.length < 2 || rows.every((row) => picked.has(row.id))) return nothing;
-  const select = () => {
-    for (const row of rows) picked.add(row.id);
-    redraw();
-  };
-  return html`<p class="tools"><button @click=${select}>${say`Select all ${count(rows.length)}`}</button></p>`;
+function pickLoaded() {
+  for (const row of list.rows) picked.add(row.id);
+  redraw();
+}
+
+/** Load the other documents of the list, and select them, too. */
+async function pickAll() {
+  await read(MOST_PICKED);
+  pickLoaded();
+  if (list.next) notify(say`The first ${plural(list.rows.length, "document")} are selected.`);
 }
 
 function totals() {
-  const states = collections.items.find((each) => each.name === collections.chosen)?.documents ?? {};
-  const working = OPEN.reduce((sum, state) => sum + (states[state] ?? 0), 0);
-  const all = Object.values(states).reduce((sum, each) => sum + each, 0);
-  const chosen = list.state ? list.state.split(",").reduce((sum, state) => sum + (states[state] ?? 0), 0) : all;
-  return { states, working, all, shown: list.q || !list.next ? list.rows.length + (list.next ? PAGE : 0) : Math.max(chosen, list.rows.length) };
+  const known = collections.items.find((each) => each.name === collections.chosen)?.documents ?? {};
+  /** @param {string[]} names */
+  const sum = (names) => names.reduce((total, state) => total + (known[state] ?? 0), 0);
+  const all = sum(Object.keys(known));
+  const shown = list.searched && list.hits !== null ? list.hits : list.state ? sum(states()) : all;
+  const { length } = list.rows;
+  return { known, working: sum(OPEN), all, shown: list.next ? Math.max(shown, length + 1) : length };
 }
 
 export function view() {
-  const { states, working, all, shown } = totals();
+  const { known, working, all, shown } = totals();
   const notice = collections.items.find((each) => each.name === collections.chosen)?.notice;
-  /** @param {On<HTMLInputElement & {files: FileList}>} event */
-  const choose = (event) => (addFiles({ entries: [], files: [...event.target.files] }), (event.target.value = ""));
   /** @param {Event} event */
   const over = (event) => (event.preventDefault(), dropping || ((dropping = true), redraw()));
   return html`<section class="column wide ${dropping ? "dropping" : ""}" @dragover=${over}
     @dragleave=${() => ((dropping = false), redraw())} @drop=${dropped}>
-    <div class="tools">
-      ${collectionPicker(() => filter({}))}
-      <input id="search" type="search" placeholder=${say`Search name or title`} aria-label=${say`Search documents`} .value=${live(list.q)} @input=${typed}>
-      ${choice(say`State`, FILTERS, list.state, (state) => filter({ state }))}
-      ${choice(say`Order`, SORTS, list.sort, (sort) => filter({ sort }))}
-      ${may("write") ? html`<label class="button ${submission?.isOffering() ? "" : "main"}">${say`Upload`}<input class="hidden" type="file" multiple @change=${choose}></label>` : nothing}
-    </div>
+    ${tools()}
     <p class="counts soft">
-      ${stateCount(states.ready, say`ready`, "ready")} ${stateCount(working, say`in progress`, "indexing")}
-      ${stateCount(states.degraded, say`degraded`, "degraded")} ${stateCount(states.failed, say`failed`, "failed")}
-      ${all ? html`<a href=${`${ROOT}/collections/${encodeURIComponent(collections.chosen)}`}>${say`Collection details`}</a>` : nothing}
+      ${stateCount(known.ready, say`ready`, "ready")} ${stateCount(working, say`in progress`, "indexing")}
+      ${stateCount(known.degraded, say`degraded`, "degraded")} ${stateCount(known.failed, say`failed`, "failed")}
+      <span role="status">${hitsOf()}</span>
       ${list.connected ? nothing : html`<span class="bad">${say`Not connected: this list may be out of date`}</span>`}
     </p>
     ${notice ? html`<p class="small">${notice}</p>` : nothing}
-    ${may("write") ? askingAlways() : nothing} ${submission?.pendingUploads()} ${problemCard(list.problem, list.again)} ${may("write") ? selectingAll() : nothing} ${selection()}
-    ${all || list.q || list.state ? rows(shown) : list.problem || list.loading ? nothing : nothingYet()}
-    ${all ? asRequest("GET", address(null)) : nothing}
+    ${submission?.pendingUploads()} ${problemCard(list.problem, list.again)} ${may("write") ? selection() : nothing}
+    ${isTextSearch() ? texts?.textHits() : content(all, shown)}
+    ${all && !isTextSearch() ? asRequest("GET", address(null)) : nothing}
     ${dropping ? html`<div class="drop-sign" aria-hidden="true">${say`Drop files or folders into \u201c${collections.chosen}\u201d`}</div>` : nothing}
+    ${openMenu()}
   </section>`;
+}
+
+function tools() {
+  /** @param {On<HTMLInputElement & {files: FileList}>} event */
+  const choose = (event) => (addFiles({ entries: [], files: [...event.target.files] }), (event.target.value = ""));
+  const words = list.inTexts ? say`Search texts` : say`Search names`;
+  const label = list.inTexts ? say`Search in texts` : say`Search documents`;
+  const toggle = () => filter({ inTexts: !list.inTexts });
+  const menu = { id: "list", label: say`More actions`, actions: listActions };
+  return html`<div class="tools">
+    ${collectionPicker(() => filter({}))}
+    <input id="search" type="search" maxlength="200" placeholder=${words} aria-label=${label}
+      .value=${live(list.q)} @input=${typed}>
+    ${may("ask") ? html`<button aria-pressed=${String(list.inTexts)} @click=${toggle}>${say`In texts`}</button>`
+      : nothing}
+    ${isTextSearch() ? nothing : html`${choice(say`State`, FILTERS, list.state, (state) => filter({ state }))}
+      ${choice(say`Order`, SORTS, list.sort, (sort) => filter({ sort }))}`}
+    ${may("write") ? html`<label class="button ${submission?.isOffering() ? "" : "main"}">${say`Upload`}
+      <input class="hidden" type="file" multiple @change=${choose}></label>` : nothing}
+    ${menuButton(menu)}
+  </div>`;
+}
+
+/** @returns {import("../parts/actions.js").Action[]} */
+function listActions() {
+  const address = `${ROOT}/collections/${encodeURIComponent(collections.chosen)}`;
+  const details = { words: say`Collection details`, href: address };
+  const change = () => remember("estimate", asksAlways() ? "" : "always");
+  const always = { words: say`Always show the cost before uploading`, checked: asksAlways(), act: change };
+  return may("write") ? [details, always] : [details];
+}
+
+/** Render the number of documents that a search has found. */
+function hitsOf() {
+  if (!list.searched || list.searched !== list.q || list.inTexts || list.loading) return nothing;
+  const number = list.next ? list.hits : list.rows.filter(isShown).length;
+  if (number === null) return nothing;
+  return number > MOST_HITS ? say`more than ${plural(MOST_HITS, "hit")}` : plural(number, "hit");
+}
+
+/** @param {number} all documents of the collection @param {number} shown documents of the list */
+function content(all, shown) {
+  if (list.loading && !list.rows.length) return skeleton({ rows: 8 });
+  if (list.rows.length || (!list.problem && (all || list.q || list.state))) return rows(shown);
+  return list.problem || list.loading ? nothing : nothingYet();
 }
 
 /** @param {number | undefined} number @param {string} word @param {string} state */
@@ -328,28 +419,79 @@ function choice(label, options, chosen, choose) {
 
 /** @param {number} shown */
 function rows(shown) {
-  const seen = deleting.size ? list.rows.filter((row) => !deleting.has(row.id)) : list.rows;
+  const seen = deleting.size ? list.rows.filter(isShown) : list.rows;
   if (!seen.length && !list.loading) {
-    return html`<div class="empty"><p class="soft">${say`No matching documents.`}</p><button @click=${() => filter({ q: "", state: "" })}>${say`Show all documents`}</button></div>`;
+    const all = () => filter({ q: "", state: "" });
+    return html`<div class="empty"><p class="soft">${say`No matching documents.`}</p>
+      <button @click=${all}>${say`Show all documents`}</button></div>`;
   }
-  return windowed.view(seen, shown, row, title);
+  return windowed.view(seen, shown, row, title, { kind: "documents", head: head(seen) });
+}
+
+/** Name the columns. Screen readers read the unit of each number instead. @param {Api["DocumentView"][]} seen */
+function head(seen) {
+  const chosen = picked.size ? seen.filter((row) => picked.has(row.id)).length : 0;
+  const isAll = chosen > 0 && chosen === seen.length;
+  const clicked = () => (isAll ? (picked.clear(), redraw()) : pickLoaded());
+  return html`<div class="row-head">
+    ${may("write") ? html`<label class="pick"><input type="checkbox" aria-label=${say`Select all documents`}
+      .checked=${live(isAll)} .indeterminate=${chosen > 0 && !isAll} @change=${clicked}></label>` : nothing}
+    <span aria-hidden="true">${say`Name`}</span><span aria-hidden="true">${say`State`}</span>
+    <span class="number middle-only" aria-hidden="true">${say`Chunks`}</span>
+    <span class="number wide-only" aria-hidden="true">${say`Questions`}</span>
+    <span class="number wide-only" aria-hidden="true">${say`Cost`}</span>
+    <span class="number middle-only" aria-hidden="true">${say`Updated`}</span></div>`;
 }
 
 /** @param {Api["DocumentView"]} each */
 function row(each) {
   /** @param {On<HTMLInputElement>} event */
   const pick = (event) => (event.target.checked ? picked.add(each.id) : picked.delete(each.id), redraw());
-  return html`${may("write") ? html`<label class="pick"><input type="checkbox" aria-label=${say`Select ${nameOf(each)}`} .checked=${live(picked.has(each.id))} @change=${pick}></label>` : nothing}
-    <a class="row-main" href=${`${ROOT}/documents/${each.id}`}>
-      <span class="name clip" dir="auto">${nameOf(each)}</span>
-      <span class="soft small clip" dir="auto">${each.error ?? (progressOf(each) || each.external_id)}</span></a>
+  const name = nameOf(each);
+  const reasons = reasonsOf(each);
+  const id = isSame(name, each.external_id) ? "" : each.external_id;
+  const below = reasons.join(" \u00b7 ") || progressOf(each) || id;
+  const { total } = each.chunks;
+  const menu = { id: each.id, label: say`Actions for ${name}`, reasons, actions: () => actionsOf(each) };
+  return html`${may("write") ? html`<label class="pick"><input type="checkbox" aria-label=${say`Select ${name}`}
+      .checked=${live(picked.has(each.id))} @change=${pick}></label>` : nothing}
+    <a class="row-main" href=${`${ROOT}/documents/${each.id}`} title=${below || nothing}>
+      <span class="name clip" dir="auto">${name}</span>
+      ${below ? html`<span class="soft small clip" dir="auto">${below}</span>` : nothing}</a>
     ${stateMark(each.state)}
-    <span class="soft small number wide-only">${plural(each.chunks.total, "chunk")}</span>
-    <span class="soft small number wide-only">${plural(each.questions, "question")}</span>
-    <span class="soft small number wide-only">${money(each.usage.cost)}</span>
-    <span class="soft small number">${ago(each.updated_at)}</span>
-    ${canRetry(each) && may("write") ? html`<button class="quiet" @click=${() => retry([each])}>${say`Try again`}</button>` : nothing}
-    ${may("write") ? html`<button class="quiet" aria-label=${say`Delete ${nameOf(each)}`} @click=${() => remove([each])}>${icon("x")}</button>` : nothing}`;
+    ${number(total, plural(total, "chunk"), "middle-only")}
+    ${number(total && each.questions, plural(each.questions, "question"), "wide-only")}
+    <span class="soft small number wide-only">${(each.usage.calls && money(each.usage.cost)) || "\u2013"}</span>
+    <span class="soft small number middle-only">${ago(each.updated_at)}</span>
+    ${may("write") ? menuButton(menu) : nothing}`;
+}
+
+/**
+ * Render a number, with its unit for screen readers only, because the column names it. A dash stands for none.
+ * @param {number} value @param {string} words @param {string} kind
+ */
+function number(value, words, kind) {
+  if (!value) return html`<span class="soft small number ${kind}">\u2013</span>`;
+  return html`<span class="soft small number ${kind}"><span aria-hidden="true">${count(value)}</span>
+    <span class="hidden">${words}</span></span>`;
+}
+
+/**
+ * Return whether two names differ only in their extension, case and punctuation.
+ * @param {string} one @param {string} other
+ */
+function isSame(one, other) {
+  /** @param {string} name */
+  const plain = (name) => name.replace(/\.[a-z0-9]{1,5}$/i, "").replace(/[\s._-]+/g, " ").trim().toLowerCase();
+  return plain(one) === plain(other);
+}
+
+/** @param {Api["DocumentView"]} each @returns {import("../parts/actions.js").Action[]} */
+function actionsOf(each) {
+  const again = { words: say`Try again`, act: () => retry([each]) };
+  const replacing = { words: say`Replace file`, act: () => replaceFile(each, refreshCounts) };
+  const first = remedyOf(each) === "retry" ? [again, replacing] : [replacing, ...(canRetry(each) ? [again] : [])];
+  return [...first, { words: say`Delete`, danger: true, act: () => remove([each]) }];
 }
 
 function nothingYet() {

@@ -59,6 +59,8 @@ export function openPage({ languages = ["en"], path = "/", store = new Store(), 
     matchMedia: () => ({ matches: true }),
     requestAnimationFrame: (draw) => queueMicrotask(draw),
     addEventListener: (name, handle) => events.addEventListener(name, handle),
+    removeEventListener: (name, handle) => events.removeEventListener(name, handle),
+    dispatchEvent: (event) => events.dispatchEvent(event),
     fetch: async (address, request) => {
       const reply = await replies(`/${address.slice(ROOT.length)}`, request);
       return reply instanceof Response ? reply : Response.json(reply);
@@ -107,13 +109,15 @@ const unescaped = (text) => Object.entries(ESCAPED).reduceRight((all, [each, ref
 
 /**
  * Draw a template: its `html`, its `text` without tags, and `handler`, which returns the function that handles an event
- * of the element with these words, or of the first element that handles it. A handler is a number in `html`.
+ * of the element with these words or this label, or of the first element that handles it. A handler is a number in `html`.
  */
 export function drawn(template) {
   const handlers = [];
   const html = write(template, handlers).replace(/<!--.*?-->/gs, "");
   /** @param {string} event @param {string} [words] */
   const handler = (event, words) => {
+    const labelled = [...html.matchAll(/<[^>]*>/g)].find(([tag]) => words && attribute(tag, "aria-label") === words && tag.includes(` @${event}=`));
+    if (labelled) return handlers[Number(new RegExp(`@${event}="(\\d+)"`).exec(labelled[0])[1])];
     const inner = words === undefined ? "" : "(.*?)</\\1>"; // an input has no end tag
     const all = [...html.matchAll(new RegExp(`<([\\w-]+)[^>]*@${event}="(\\d+)"[^>]*>${inner}`, "gs"))];
     const found = all.find(([, , , inner]) => words === undefined || textOf(inner) === words);

@@ -150,3 +150,56 @@ test("too large file is refused before its upload", async () => {
   assert.match(drawn(uploads()).text, /1 rejected.*The file is 11 B\. The server accepts at most 10 B\./);
   assert.deepEqual(sent, []);
 });
+
+/** Offer files with an estimate for each number of files, and return the requests and the sent names. */
+async function offering(estimateOf) {
+  const seen = { counts: [], sent: [] };
+  const replies = (_path, { body }) => {
+    seen.counts.push(Number(body.get("count")));
+    return { estimate: estimateOf(seen.counts.at(-1)), left_out: [] };
+  };
+  const load = openPage({ replies });
+  const { offer, offering: shown } = await load("parts/estimate.js");
+  seen.offer = (names) => offer(files(...names), "notes", true, (chosen) => seen.sent.push(...chosen.map(({ path }) => path)));
+  seen.card = () => drawn(shown());
+  return seen;
+}
+
+const ESTIMATE = { calls: 2, prompt_tokens: 10, completion_tokens: 5, llm_cost: 0.5, embedding_cost: null, seconds: null };
+
+test("files without an estimate need no confirmation", async () => {
+  const seen = await offering(() => null);
+  await seen.offer(["a", "b"]);
+  assert.deepEqual([seen.sent, seen.card().text], [["a", "b"], ""]);
+});
+
+test("file removed before the upload is not uploaded", async () => {
+  const seen = await offering((number) => ({ ...ESTIMATE, calls: number }));
+  await seen.offer(["a", "b", "c"]);
+  assert.match(seen.card().text, /3 files.* about 3 calls .* a .* b .* c /s);
+  seen.card().handler("click", "Remove b")();
+  await settled();
+  assert.match(seen.card().text, /2 files.* about 2 calls/s);
+  seen.card().handler("click", "Upload")();
+  assert.deepEqual([seen.counts, seen.sent, seen.card().text], [[3, 2], ["a", "c"], ""]);
+});
+
+test("last removed file closes the estimate", async () => {
+  const seen = await offering(() => ESTIMATE);
+  await seen.offer(["a"]);
+  seen.card().handler("click", "Remove a")();
+  await settled();
+  assert.deepEqual([seen.counts, seen.card().text], [[1], ""]);
+});
+
+test("late estimate uploads no cancelled files", async () => {
+  const held = Promise.withResolvers();
+  const seen = await offering(() => null);
+  const { fetch: answer } = globalThis;
+  globalThis.fetch = async (...request) => (await held.promise, answer(...request));
+  const offered = seen.offer(["a"]);
+  seen.card().handler("click", "Cancel")();
+  held.resolve();
+  await offered;
+  assert.deepEqual(seen.sent, []);
+});
