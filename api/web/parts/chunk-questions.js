@@ -5,6 +5,7 @@ import { live } from "../vendor/directives/live.js";
 import { post, send } from "../api.js";
 import { redraw } from "../store.js";
 import { score } from "./format.js";
+import { icon } from "./icon.js";
 import { notify } from "./notice.js";
 import { may } from "./permissions.js";
 import { say } from "./words.js";
@@ -118,8 +119,8 @@ function question(each, collection, then) {
 /** @param {boolean | null} passed */
 function markOf(passed) {
   if (passed === null) return html`<span class="soft" role="img" aria-label=${say`not checked yet`}>\u25d0</span>`;
-  if (passed) return html`<span class="good" role="img" aria-label=${say`kept`}>\u2713</span>`;
-  return html`<span class="bad" role="img" aria-label=${say`dropped`}>\u2715</span>`;
+  if (passed) return html`<span class="good" role="img" aria-label=${say`kept`}>${icon("check")}</span>`;
+  return html`<span class="bad" role="img" aria-label=${say`dropped`}>${icon("x")}</span>`;
 }
 
 /** @param {string} id @param {string} text @param {string} collection @param {() => unknown} then */

@@ -4,6 +4,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { post } from "../api.js";
 import { redraw } from "../store.js";
 import { plural, duration, size, totalCost } from "./format.js";
+import { icon } from "./icon.js";
 import { say } from "./words.js";
 
 const SAMPLE_FILES = 200; // files in a request
@@ -111,7 +112,7 @@ function names(each) {
   /** @param {Chosen} chosen */
   const row = (chosen) => html`<li class="bar-line"><span class="grow clip" dir="auto">${chosen.path}</span>
     <span class="soft number">${size(chosen.file.size)}</span>
-    <button class="quiet" aria-label=${say`Remove ${chosen.path}`} @click=${() => without(chosen)}>\u2715</button>
+    <button class="quiet" aria-label=${say`Remove ${chosen.path}`} @click=${() => without(chosen)}>${icon("x")}</button>
     </li>`;
   const others = files.length - SHOWN;
   return html`<ul class="names small" role="list" tabindex="0" aria-label=${say`Files`}>
