@@ -36,7 +36,10 @@ export const dismiss = () => asked?.answer(false);
 /** Render the question. The frame of the page contains it. */
 export function confirmation() {
   if (!asked) return nothing;
-  const { facts: { title, text, action, danger }, answer } = asked;
+  const {
+    facts: { title, text, action, danger },
+    answer,
+  } = asked;
   /** @param {boolean} isSure @returns {(event: any) => void} */
   const answered = (isSure) => (event) => {
     event.target.closest?.("dialog")?.close(); // it returns the focus; a dialog that is removed does not

@@ -2,7 +2,7 @@
 // form passes to its body.
 //
 //   field({ name: "uri", label: say`Address`, hint: say`A folder, a bucket or a site`, required: true, wide: true })
-//   field({ name: "unit", label: say`Unit`, type: "select", options: [["money", say`money`], ["tokens", say`tokens`]] })
+//   field({ name: "unit", label: say`Unit`, type: "select", options: [["money", say`money`], ["token", say`tokens`]] })
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { icon } from "../parts/icon.js";
@@ -15,11 +15,12 @@ import { icon } from "../parts/icon.js";
  * @typedef {{
  *   name: string, label: unknown, type?: string, hint?: unknown, error?: string, id?: string, value?: unknown,
  *   options?: readonly Option[], required?: boolean, wide?: boolean, placeholder?: string, pattern?: string,
- *   mismatch?: string, min?: number, max?: number, step?: number | "any", longest?: number, rows?: number,
- *   list?: readonly string[], autocomplete?: string, unit?: string, code?: boolean, focus?: boolean,
+ *   silent?: boolean, mismatch?: string, min?: number, max?: number, step?: number | "any", longest?: number,
+ *   rows?: number, list?: readonly string[], autocomplete?: string, unit?: string, code?: boolean, focus?: boolean,
  *   changed?: (value: string, control: HTMLInputElement) => void, invalid?: (event: Event) => void,
  * }} Field
  *   value: the first value, which a reset of the form restores; for checks, the chosen options
+ *   silent: whether the label is only for screen readers, as in a row of a table
  *   mismatch: error of a value that does not match the pattern
  *   code: whether it is an address or a pattern, in a fixed-width font
  *   unit: words after the control, such as a currency
@@ -47,7 +48,7 @@ export function field(facts) {
       <label class="kit-check">${control}<span>${label}</span></label>${notes}</div>`;
   }
   return html`<div class=${isWide ? "kit-field kit-wide" : "kit-field"}>
-    <label class="kit-label" for=${id}>${label}</label>
+    <label class=${facts.silent ? "hidden" : "kit-label"} for=${id}>${label}</label>
     ${unit ? html`<span class="kit-with-unit">${control}<span class="kit-unit">${unit}</span></span>` : control}
     ${notes}</div>`;
 }
@@ -58,7 +59,10 @@ export function field(facts) {
 const CONTROLS = { select, area, check };
 
 /** @param {Field} facts @returns {(event: any) => void} */
-const onInput = ({ changed }) => (event) => changed?.(event.target.value, event.target);
+const onInput =
+  ({ changed }) =>
+  (event) =>
+    changed?.(event.target.value, event.target);
 
 /** @param {Field} facts */
 const isInvalid = ({ error }) => (error ? "true" : nothing);
@@ -111,6 +115,7 @@ function choice(facts, [value, words, hint, sign]) {
     <input type=${isTile ? "radio" : "checkbox"} name=${facts.name} value=${value} ?checked=${isChosen}
       ?required=${isTile && facts.required} @input=${onInput(facts)} @invalid=${facts.invalid ?? nothing}>
     ${sign ? icon(sign) : nothing}
-    <span class="kit-words"><span>${words}</span>${hint ? html`<span class="kit-hint">${hint}</span>` : nothing}</span>
+    <span class="kit-words"><span>${words}</span>
+      ${hint ? html`<span class="kit-hint">${hint}</span>` : nothing}</span>
   </label>`;
 }

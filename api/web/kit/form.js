@@ -5,8 +5,8 @@
 //     ${field({ name: "name", label: say`Name`, required: true })}
 //     ${field({ name: "options.include", label: say`Only these files`, wide: true })}` })
 //
-// A dot in a name is a field within an object, as in problems of the API: `{ name, options: { include } }`. Create a form
-// once, outside of the view: it has the state. A list with a form in each row has a map of forms by id.
+// A dot in a name is a field within an object, as in problems of the API: `{ name, options: { include } }`. Create a
+// form once, outside of the view: it has the state. In a list, one form can belong to the row that is being changed.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { problemCard } from "../parts/notice.js";
@@ -108,6 +108,11 @@ export function createForm(submit, { keeps = false } = {}) {
     return form ? valuesOf(form.elements, fields) : null;
   }
 
+  /** Go to the first field of the drawn form. */
+  function focus() {
+    /** @type {HTMLElement | null} */ (document.querySelector(`#${id} :is(input, select, textarea)`))?.focus();
+  }
+
   /**
    * Render the form. `body` renders its fields with the given function.
    *
@@ -122,19 +127,20 @@ export function createForm(submit, { keeps = false } = {}) {
     fields.clear();
     const main = html`<button class=${inline ? nothing : "main"} type="submit"
       aria-disabled=${state.isBusy ? "true" : nothing}>${state.isBusy ? busy : action}</button>`;
+    const back = cancel ? html`<button type="button" @click=${cancel}>${say`Cancel`}</button>` : nothing;
     if (inline) {
       return html`<form class="kit-form kit-inline" id=${id} aria-label=${label ?? nothing} @submit=${submitted}>
-        ${body(own)}${main}${problemCard(state.problem)}</form>`;
+        ${body(own)}${main}${back}${problemCard(state.problem)}</form>`;
     }
     return html`<form class="kit-form" id=${id} aria-label=${label ?? nothing} @submit=${submitted}>
       <div class="kit-fields">${body(own)}</div>
       ${problemCard(state.problem)}
       <p class="kit-actions">${main}${more ?? nothing}
-        ${cancel ? html`<button type="button" @click=${cancel}>${say`Cancel`}</button>` : nothing}</p>
+        ${back}</p>
     </form>`;
   }
 
-  return { id, state, view, values, fail, clear };
+  return { id, state, view, values, focus, fail, clear };
 }
 
 /**
@@ -157,7 +163,7 @@ function valueFrom(controls, type) {
   const chosen = controls.filter((each) => each.checked).map((each) => each.value);
   if (type === "checks") return chosen;
   if (type === "check") return chosen.length > 0;
-  const value = type === "tiles" ? chosen[0] ?? "" : controls[0].value.trim();
+  const value = type === "tiles" ? (chosen[0] ?? "") : controls[0].value.trim();
   if (value === "") return null;
   return type === "number" ? Number(value) : value;
 }

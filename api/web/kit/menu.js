@@ -15,33 +15,31 @@ import { icon } from "../parts/icon.js";
  * @param {{id: string, label: string, items: readonly (Item | null | false)[], words?: unknown, sign?: string}} facts
  *   id: unique on the screen
  *   label: name of the button for screen readers
- *   items: without those that the key may not use; a menu without items is not shown
+ *   items: the actions that the key may use; a menu without items is not shown
  *   words: on the button; default: an icon
  */
 export function menu({ id, label, items, words, sign = "ellipsis" }) {
   const shown = items.filter((each) => Boolean(each));
   if (!shown.length) return nothing;
-  return html`<button class=${words ? nothing : "kit-menu-button"} type="button" popovertarget=${id} aria-haspopup="menu" aria-label=${label}
-      title=${words ? nothing : label}>${words ?? icon(sign)}</button>
-    <div class="kit-menu" id=${id} popover role="menu" aria-label=${label} @toggle=${opened} @keydown=${pressed}>
+  return html`<button class=${words ? nothing : "kit-menu-button"} type="button" popovertarget=${id}
+      aria-haspopup="menu" aria-label=${label} title=${words ? nothing : label}>${words ?? icon(sign)}</button>
+    <div class="kit-menu" id=${id} popover role="menu" aria-label=${label} @keydown=${pressed}>
       ${shown.map(item)}</div>`;
 }
 
-/** @param {any} each */
-function item({ words, run, href, sign, danger }) {
+/** Render an item; the browser gives the first one the focus. @param {any} each @param {number} index */
+function item({ words, run, href, sign, danger }, index) {
   const content = html`${sign ? icon(sign) : nothing}${words}`;
-  if (href) return html`<a class="kit-item" role="menuitem" tabindex="-1" href=${href}>${content}</a>`;
+  if (href) return html`<a class="kit-item" role="menuitem" tabindex="-1" href=${href}
+    ?autofocus=${!index}>${content}</a>`;
   /** @param {any} event */
   const chosen = (event) => {
     event.currentTarget.closest("[popover]")?.hidePopover(); // the button gets the focus before the action moves it
     run();
   };
   return html`<button class=${danger ? "kit-item kit-danger" : "kit-item"} type="button" role="menuitem" tabindex="-1"
-    @click=${chosen}>${content}</button>`;
+    ?autofocus=${!index} @click=${chosen}>${content}</button>`;
 }
-
-/** @param {any} event */
-const opened = (event) => event.newState === "open" && event.target.querySelector("[role=menuitem]")?.focus();
 
 /** @param {any} event */
 function pressed(event) {

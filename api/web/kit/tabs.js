@@ -18,7 +18,11 @@ export function tabs({ id, label, items, chosen, choose }) {
   /** @param {any} event */
   const pressed = (event) => {
     const isRight = getComputedStyle(event.currentTarget).direction === "rtl";
-    const to = next(turned(event.key, isRight), items.indexOf(shown), items.map(() => ""));
+    const to = next(
+      turned(event.key, isRight),
+      items.indexOf(shown),
+      items.map(() => ""),
+    );
     if (to === null) return;
     event.preventDefault();
     choose(items[to].name);
