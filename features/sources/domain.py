@@ -192,6 +192,41 @@ class SyncState:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckedSource:
+    """The first entries of a source.
+
+    Args:
+        seen: entries that were listed, of which `refused` cannot be read.
+        complete: whether there are no further entries.
+        keys: keys of the first entries that can be read.
+        refusal: why the first of the others cannot be read, as a sentence.
+    """
+
+    seen: int = 0
+    refused: int = 0
+    complete: bool = False
+    keys: tuple[str, ...] = ()
+    refusal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCheck:
+    """A check of a source that is not added yet.
+
+    Args:
+        found: its result; empty until the check is done.
+        error: why the source cannot be listed.
+    """
+
+    id: UUID
+    state: JobState
+    found: CheckedSource
+    error: str | None
+    created_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class LookupState:
     """The lookup of a source's hints.
 

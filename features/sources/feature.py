@@ -46,6 +46,12 @@ def _lookups(parts: Parts) -> JobWork:
     return lookups(parts)
 
 
+def _checking(parts: Parts) -> JobWork:
+    from features.sources.services import checking
+
+    return checking(parts)
+
+
 def _originals(parts: Parts) -> Originals:
     from features.sources.services import originals
 
@@ -61,7 +67,7 @@ def _temporary_folders() -> Sequence[str]:
 SOURCES = Feature(
     steps=_steps,
     erased_tables=_erased_tables,
-    jobs={JobKind.SYNC: _syncing, JobKind.LOOKUP: _lookups},
+    jobs={JobKind.SYNC: _syncing, JobKind.LOOKUP: _lookups, JobKind.SOURCE_CHECK: _checking},
     originals=_originals,
     temporary_folders=_temporary_folders,
 )

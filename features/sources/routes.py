@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import structlog
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from features.sources.access import SourceAccess
-from features.sources.domain import NewSource, SourceChanges, SourceState, SyncState
+from features.sources.domain import NewSource, SourceChanges, SourceCheck, SourceState, SyncState
 from features.sources.hints.messages import keys_within, read_hint
 from features.sources.hints.subscriptions import CONFIRM_SECONDS, confirm, is_of_amazon, shown
+from features.sources.ledger.checks import SourceChecks
 from features.sources.ledger.hints import Hints
 from features.sources.ledger.sources import Sources
 from features.sources.ledger.syncs import Syncs
@@ -23,6 +25,8 @@ from features.sources.schemas import (
     HintReply,
     SourceBody,
     SourceChange,
+    SourceCheckBody,
+    SourceCheckView,
     SourceName,
     SourcePage,
     SourceView,
@@ -47,6 +51,7 @@ from shared.outside.requests import new_client
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/sources", tags=["sources"], route_class=StrictRoute)
+checks_router = APIRouter(prefix="/v1/source-checks", tags=["sources"], route_class=StrictRoute)
 
 _HINT_BYTES = bodies.MaxBytes(2 * 1024 * 1024)  # 1,000 keys of 1,024 bytes, some of them escaped
 _HINT_MEDIA = {"application/json", "application/cloudevents+json", "text/plain"}  # SNS sends text/plain
@@ -68,6 +73,29 @@ async def add(
     collection = await collection_cache.ensure(tenant, body.collection)
     await services.ledger[Sources].add(collection, new)
     return JsonReply(await _view(tenant, new.name, services), 201, {"location": f"/v1/sources/{new.name}"})
+
+
+@checks_router.post(
+    "", status_code=202, response_model=SourceCheckView, responses=problems(400, 401, 409, 413, 415, 422, 503)
+)
+async def check(body: SourceCheckBody, tenant: Manager, services: ServicesDep) -> Response:
+    """Check a source before it is added: a parse worker lists its first entries, with the limits of a sync.
+
+    Nothing is read or stored. GET /v1/source-checks/{id} has the result.
+    """
+    kind = body.kind or kind_of(body.uri)
+    SourceAccess(services.settings).require(tenant, kind, body.uri, body.options, secret_name=body.secret_name)
+    started = await services.ledger[SourceChecks].start(
+        tenant, kind=kind, uri=body.uri, options=body.options, secret_name=body.secret_name
+    )
+    services.wakeups.wake("syncs")
+    return JsonReply(check_view(started), 202, {"location": f"/v1/source-checks/{started.id}"})
+
+
+@checks_router.get("/{check_id}", response_model=SourceCheckView, responses=problems(401, 404, 422, 503))
+async def get_check(check_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+    """Return a check of a source. It is deleted an hour after its end, when another one is started."""
+    return JsonReply(check_view(await services.ledger[SourceChecks].get(tenant, check_id)))
 
 
 @router.get("", response_model=SourcePage, responses=problems(400, 401, 404, 422, 503))
@@ -249,6 +277,17 @@ def source_view(state: SourceState) -> SourceView:
     )
 
 
+def check_view(check: SourceCheck) -> SourceCheckView:
+    return SourceCheckView(
+        **dataclasses.asdict(check.found),
+        id=check.id,
+        state=RunPhase(check.state),
+        error=check.error,
+        created_at=check.created_at,
+        ended_at=check.ended_at,
+    )
+
+
 def sync_view(state: SyncState) -> SyncView:
     copied = SyncView.model_fields.keys() & set(state.__dataclass_fields__) - {"refused", "state"}
     return SyncView(
@@ -264,7 +303,7 @@ async def _open_work(tenant: str, services: ApiServices) -> dict[str, object]:
 
 
 SOURCE_ROUTES = FeatureRoutes(
-    (router,),
+    (router, checks_router),
     {"name": "sources", "description": "Corpora that collections are kept in sync with."},
     open_work=_open_work,
 )

@@ -83,6 +83,45 @@ class SourceChange(BodyModel):
         return self
 
 
+class SourceCheckBody(BodyModel):
+    """A source to check before it is added."""
+
+    model_config = example(uri="file:///srv/wiki", options={"include": ["*.md"]})
+
+    kind: Kind | None = Field(None, description="Kind of source, such as `folder`; default: by the address")
+    uri: Uri
+    options: Options = Field({})
+    secret_name: SecretName | None = Field(None, description=_SECRET)
+
+
+class SourceCheckView(ReplyModel):
+    """A check of a source: its first entries, or why it cannot be listed."""
+
+    model_config = example(
+        id=_JOB_ID,
+        state="done",
+        seen=1000,
+        refused=1,
+        complete=False,
+        keys=["leave.md", "travel/expenses.md"],
+        refusal="broken.md: The key is not valid text.",
+        error=None,
+        created_at="2026-10-01T09:00:00Z",
+        ended_at="2026-10-01T09:00:01Z",
+    )
+
+    id: UUID
+    state: RunPhase = Field(description="`queued` until a parse worker starts it")
+    seen: int = Field(description="Listed entries: at most 1,000, or 5 pages of a site")
+    refused: int = Field(description="Listed entries that cannot be read")
+    complete: bool = Field(description="Whether the source has no further entries")
+    keys: list[str] = Field(description="Keys of the first ten entries that can be read")
+    refusal: str | None = Field(description="Why the first refused entry cannot be read")
+    error: str | None = Field(description="Why the source cannot be listed")
+    created_at: datetime
+    ended_at: datetime | None = Field(description="null while it is open")
+
+
 class ApprovalBody(BodyModel):
     """An approval of withheld deletions."""
 

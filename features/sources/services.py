@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from features.sources.access import SourceAccess
 from features.sources.domain import SourceDefinition
+from features.sources.ledger.checks import SourceChecks
 from features.sources.ledger.hints import Hints
 from features.sources.ledger.listings import Listings
 from features.sources.ledger.notes import SourceNotes
 from features.sources.ledger.sources import Sources
+from features.sources.syncing.checks import Checking
 from features.sources.syncing.intake import Intake
 from features.sources.syncing.lookups import Lookups
 from features.sources.syncing.originals import SourceOriginals
@@ -34,6 +36,11 @@ def syncing(parts: Parts) -> Syncing:
 def lookups(parts: Parts) -> Lookups:
     """Return the work on lookups of hints, with the sources that syncs have parked."""
     return Lookups(parts.ledger[Hints], parts.once(syncing))
+
+
+def checking(parts: Parts) -> Checking:
+    """Return the work on checks, which opens sources as syncs do."""
+    return Checking(parts.ledger[SourceChecks], parts.once(syncing).open_source)
 
 
 def originals(parts: Parts) -> SourceOriginals:

@@ -24,10 +24,13 @@ class JobKind(StrEnum):
     GATE = "gate"  # the comparison of a build with the live one
     VERIFICATION = "verification"  # the comparison of a collection with Qdrant
     ERASURE = "erasure"
-    LOOKUP = "lookup"  # entries of a source that hints name are looked up; users do not see these jobs
+    # Users do not see the jobs of these kinds.
+    LOOKUP = "lookup"  # entries of a source that hints name are looked up
+    SOURCE_CHECK = "source_check"  # the first entries of a source are listed before it is added
 
 
-JOBS_OF_PARSERS = frozenset({JobKind.SYNC, JobKind.LOOKUP})  # parse workers claim these, and index workers all others
+HIDDEN_JOBS = frozenset({JobKind.LOOKUP, JobKind.SOURCE_CHECK})  # no list of jobs has these
+JOBS_OF_PARSERS = HIDDEN_JOBS | {JobKind.SYNC}  # parse workers claim these, and index workers all others
 
 
 class JobState(StrEnum):

@@ -1,5 +1,6 @@
 """Sources over HTTP: a folder is added, synced, approved, hinted and removed, and the scheduler starts its syncs."""
 
+import asyncio
 import json
 from base64 import b64encode
 from dataclasses import replace
@@ -12,10 +13,22 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from features.sources.access import SourceAccess
+from features.sources.files.folder import FolderSource
+from features.sources.ledger.checks import SourceChecks
 from features.sources.ledger.hints import Hints
 from features.sources.ledger.sources import Sources
-from features.sources.schemas import HintReply, SourcePage, SourceView, SyncPage, SyncView, WithheldView
+from features.sources.options import FileOptions
+from features.sources.schemas import (
+    HintReply,
+    SourceCheckView,
+    SourcePage,
+    SourceView,
+    SyncPage,
+    SyncView,
+    WithheldView,
+)
 from features.sources.services import originals_of, syncing_of
+from features.sources.syncing.checks import Checking, CheckLimits
 from features.sources.syncing.lookups import Lookups
 from features.sources.syncing.scheduled import start_due_syncs
 from shared.domain.access.keys import Scope
@@ -68,6 +81,7 @@ class ParseWorker:
         access = SourceAccess(settings, services.parts.readers, web)
         syncing = syncing_of(services.parts, access.open)
         self._services = services
+        self._checking = Checking(services.ledger[SourceChecks], access.open, CheckLimits(entries=3, keys=2))
         self._parsing = replace(
             services, parser=replace(services.parser, originals=originals_of(services.parts, access.open))
         )
@@ -77,7 +91,11 @@ class ParseWorker:
         lookups = Lookups(self._services.ledger[Hints], self._syncing)
         runner = Runner(
             self._services.ledger[JobClaims],
-            {JobKind.SYNC: lambda: self._syncing, JobKind.LOOKUP: lambda: lookups},
+            {
+                JobKind.SYNC: lambda: self._syncing,
+                JobKind.LOOKUP: lambda: lookups,
+                JobKind.SOURCE_CHECK: lambda: self._checking,
+            },
         )
         await runner.take()
         await eventually(lambda: runner.claimed == 0)
@@ -138,6 +156,105 @@ async def hint(client, body, *, status=202, name="wiki"):
 
 async def names(client):
     return sorted(each["external_id"] for each in (await client.get("/v1/documents")).json()["items"])
+
+
+async def checked(client, worker, uri, *, headers=None, **fields):
+    """Check a source to its end, and return the check."""
+    reply = await client.post("/v1/source-checks", json={"uri": uri, **fields}, headers=headers)
+    assert reply.status_code == 202, reply.text
+    await worker.run()
+    reply = await client.get(reply.headers["location"], headers=headers)
+    assert reply.status_code == 200, reply.text
+    return SourceCheckView.model_validate_json(reply.content)
+
+
+@guards(
+    "features/sources/syncing/checks.py",
+    "if found.seen == self.limits.entries:",
+    "if found.seen > 10 * self.limits.entries:",
+    means="a check lists a large bucket to its end",
+)
+async def test_check_lists_first_entries_and_stores_nothing(client, services, worker, folder):
+    whole = await checked(client, worker, f"file://{folder}")
+    assert (whole.state, whole.seen, whole.complete, whole.error) == ("done", 2, True, None)
+    assert whole.keys == ["leave.md", "travel/expenses.md"]
+
+    for number in range(5):
+        write(folder, f"{number}.md", "Text.")
+    part = await checked(client, worker, f"file://{folder}", options={"exclude": ["leave.md"]})
+    assert (part.seen, part.complete, part.keys) == (3, False, ["0.md", "1.md"])
+
+    assert await names(client) == []
+    assert (await client.get("/v1/jobs")).json()["items"] == []
+    assert (await client.get("/v1/collections")).json()["items"] == []
+
+
+async def test_check_says_why_source_cannot_be_listed(client, worker, tmp_path):
+    missing = await checked(client, worker, f"file://{tmp_path}/missing")
+    assert (missing.state, missing.seen, missing.keys) == ("failed", 0, [])
+    assert "missing" in missing.error
+
+
+async def test_check_of_hanging_source_ends(client, services, allowed, folder):
+    class Hanging(FolderSource):
+        async def entries(self, after=""):
+            await asyncio.Event().wait()
+            yield
+
+    def open_hanging(definition):
+        return Hanging(folder, FileOptions(**definition.options))
+
+    reply = await client.post("/v1/source-checks", json={"uri": f"file://{folder}"})
+    work = Checking(services.ledger[SourceChecks], open_hanging, CheckLimits(timeout=timedelta(seconds=0.05)))
+    runner = Runner(services.ledger[JobClaims], {JobKind.SOURCE_CHECK: lambda: work})
+    await runner.take()
+    await eventually(lambda: runner.claimed == 0)
+    await runner.aclose()
+    check = SourceCheckView.model_validate_json((await client.get(reply.headers["location"])).content)
+    assert (check.state, check.seen) == ("failed", 0)
+    assert "no entry within 0.05 seconds" in check.error
+
+
+async def test_check_counts_entries_that_cannot_be_read(client, worker, folder):
+    write(folder, "/".join(letter * 240 for letter in "abcde"), "Text.")
+    check = await checked(client, worker, f"file://{folder}")
+    assert (check.seen, check.refused, check.keys) == (3, 1, ["leave.md", "travel/expenses.md"])
+    assert "1,204 bytes" in check.refusal
+
+
+@guards(
+    "features/sources/routes.py",
+    "SourceAccess(services.settings).require(tenant, kind, body.uri, body.options, secret_name=body.secret_name)",
+    "pass",
+    means="a check lists folders that the operator does not allow",
+)
+async def test_check_is_refused_where_source_is_refused(client):
+    for body, field in (
+        ({"uri": "file:///etc"}, "uri"),
+        ({"uri": "ftp://example.org/a"}, "uri"),
+        ({"uri": "file:///etc", "kind": "git"}, "uri"),
+        ({"uri": "s3://corpus/handbook", "options": {"colour": 1}}, "options.colour"),
+    ):
+        reply = await client.post("/v1/source-checks", json=body)
+        assert (reply.status_code, reply.json()["field"]) == (422, field), reply.text
+
+
+@guards(
+    "features/sources/ledger/checks.sql",
+    "WHERE j.tenant = :tenant AND j.id = :id",
+    "WHERE :tenant = :tenant AND j.id = :id",
+    means="another tenant reads the names of a checked folder's files",
+)
+async def test_check_of_other_tenant_is_not_found(services, allowed, provider, worker, folder):
+    async with calling(with_keys(allowed), services) as client:
+        check = await checked(client, worker, f"file://{folder}", headers=as_tenant("alice"))
+        reply = await client.get(f"/v1/source-checks/{check.id}", headers=as_tenant("bob"))
+        assert reply.status_code == 404
+
+
+async def test_sixth_waiting_check_of_tenant_is_refused(client, folder):
+    replies = [await client.post("/v1/source-checks", json={"uri": f"file://{folder}"}) for _ in range(6)]
+    assert [reply.status_code for reply in replies] == [202] * 5 + [409]
 
 
 async def remove_in_background(services):

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from shared.domain.corpus.collections import Collection
 from shared.domain.errors import Conflict, NotFound
-from shared.domain.jobs import Job, JobKind, JobState, PauseReason
+from shared.domain.jobs import HIDDEN_JOBS, Job, JobKind, JobState, PauseReason
 from shared.domain.states import DocumentState
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.dead_letters import discard_queued
@@ -33,7 +33,7 @@ _OWN_ROUTES = {
     JobKind.VERIFICATION: "/v1/collections/{name}/verify",
     JobKind.ERASURE: "/v1/erasures",
 }
-_LISTED = [kind for kind in JobKind if kind is not JobKind.LOOKUP]  # a newer release may have further kinds
+_LISTED = [kind for kind in JobKind if kind not in HIDDEN_JOBS]  # a newer release may have further kinds
 SQL = statements.load(__file__, states.FRAGMENTS, listed=", ".join(f"'{kind}'" for kind in _LISTED))
 
 

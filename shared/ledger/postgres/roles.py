@@ -48,6 +48,7 @@ _GRANTS = {
     "source_items": "SELECT, INSERT, UPDATE, DELETE",
     "source_hints": "SELECT, INSERT, UPDATE, DELETE",  # entries that changed before they were parsed
     "source_notes": "SELECT, INSERT, UPDATE, DELETE",
+    "source_checks": "SELECT, UPDATE",
     "syncs": "SELECT, UPDATE",
     "workers": "SELECT, INSERT, UPDATE, DELETE",  # its own row; rows contain no documents
     "webhooks": "SELECT (id, tenant, events, disabled_at)",  # which webhooks receive an event; not the secrets

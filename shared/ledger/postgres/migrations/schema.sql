@@ -11,7 +11,7 @@
 --   costs           spent, spent_changes, spent_by_day, estimates, budgets, budget_holds
 --   removal         sweeps, outdated_objects, erasures
 --   long work       jobs, job_claims, labelled_sets
---   sources         sources, source_items, source_hints, source_notes, syncs
+--   sources         sources, source_items, source_hints, source_notes, source_checks, syncs
 --   users           queries, gaps, accepted_questions, shared_answers, conversations
 --   numbers         tallies, tally_changes, ended_by_minute
 --   webhooks        webhooks, webhook_deliveries
@@ -834,6 +834,22 @@ CREATE TABLE source_notes (
     note bytea NOT NULL,  -- at most 1,024 bytes
     CONSTRAINT pk_source_notes PRIMARY KEY (source_id, address),
     CONSTRAINT fk_source_notes_source_id FOREIGN KEY (source_id) REFERENCES sources (id) ON DELETE CASCADE
+);
+
+-- The first entries of sources that are not added yet. A check is a job, and is deleted with it.
+CREATE TABLE source_checks (
+    id uuid NOT NULL,  -- of its job
+    kind text NOT NULL,
+    uri text NOT NULL,
+    options jsonb NOT NULL,
+    secret_name text,
+    seen integer NOT NULL DEFAULT 0,
+    refused integer NOT NULL DEFAULT 0,
+    complete boolean NOT NULL DEFAULT false,  -- whether there are no further entries
+    keys text[] NOT NULL DEFAULT '{}',  -- of the first entries that can be read
+    refusal text,  -- why the first of the others cannot be read
+    CONSTRAINT pk_source_checks PRIMARY KEY (id),
+    CONSTRAINT fk_source_checks_id FOREIGN KEY (id) REFERENCES jobs (id) ON DELETE CASCADE
 );
 
 -- The listings of sources. A sync is a job whose worker lists a source. The listing has a state and an end of its own: the
