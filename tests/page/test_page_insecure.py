@@ -43,7 +43,7 @@ async def test_answers_and_links_are_copied_without_https(insecure):
 async def test_new_key_is_copied_without_https(insecure):
     page = insecure.page
     await page.get_by_role("link", name="Keys").click()
-    await page.get_by_text("Create a key").click()
+    await page.get_by_role("button", name="Create a key").click()
     await page.get_by_label("Name", exact=True).fill("plain")
     await page.get_by_role("button", name="Create", exact=True).click()
     made = page.locator("#made")

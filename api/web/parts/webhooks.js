@@ -2,6 +2,8 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { get, post, send } from "../api.js";
+import { confirmed } from "../kit/dialog.js";
+import { createForm } from "../kit/form.js";
 import { redraw } from "../store.js";
 import { ago, plural, until } from "./format.js";
 import { icon } from "./icon.js";
@@ -30,16 +32,19 @@ async function attempt(action) {
   }
 }
 
-/** @param {On<HTMLFormElement>} event */
-const make = (event) => {
-  event.preventDefault();
-  const form = event.target;
-  attempt(async () => {
-    const made = await post("/v1/webhooks", { url: String(new FormData(form).get("url")) });
-    seen.secret = { id: made.id, value: made.secret };
-    form.reset();
+const addition = createForm(async ({ url }) => {
+  const made = await post("/v1/webhooks", { url });
+  seen.secret = { id: made.id, value: made.secret };
+  await loadWebhooks();
+});
+
+/** @param {Api["WebhookView"]} hook */
+async function remove(hook) {
+  const isSure = await confirmed({
+    title: say`Delete this webhook and its log?`, text: hook.url, action: say`Delete`, danger: true,
   });
-};
+  if (isSure) await attempt(() => send("DELETE", `/v1/webhooks/${hook.id}`));
+}
 
 /** @param {string} id */
 async function read(id) {
@@ -51,8 +56,8 @@ export function webhooks() {
   if (seen.hooks === null) return nothing;
   return html`<h2>${say`Webhooks`}</h2>
     ${seen.hooks.length ? html`<ul role="list">${seen.hooks.map(one)}</ul>` : html`<p class="soft">${say`No webhooks. Add one to be notified when documents are ready or fail.`}</p>`}
-    <details><summary class="soft small">${say`Add a webhook`}</summary><form class="tools" @submit=${make}>
-      <label class="inline grow">URL <input class="grow" type="url" name="url" required placeholder="https://example.org/foreask"></label><button type="submit">${say`Add`}</button></form></details>`;
+    <details><summary class="soft small">${say`Add a webhook`}</summary>
+      ${addition.view({ action: say`Add`, label: say`Add a webhook`, inline: true, body: (field) => field({ name: "url", label: "URL", type: "url", required: true, placeholder: "https://example.org/foreask" }) })}</details>`;
 }
 
 /** @param {Api["WebhookView"]} hook */
@@ -63,7 +68,7 @@ function one(hook) {
   return html`<li class="webhook"><p class="bar-line"><span class="grow"><span class="name" dir="ltr">${hook.url}</span>
       <span class="soft small">${hook.events.length ? hook.events.join(", ") : say`all events`}${hook.disabled_at ? html` \u00b7 <span class="bad">${say`disabled ${ago(hook.disabled_at)}`}</span>` : hook.failing_since ? html` \u00b7 <span class="bad">${say`failing since ${ago(hook.failing_since)}`}</span>` : nothing}</span></span>
       ${hook.disabled_at ? html`<button @click=${() => attempt(() => post(`/v1/webhooks/${hook.id}/resume`))}>${say`Enable`}</button>` : nothing}
-      <button class="quiet" aria-label=${say`Delete the webhook ${hook.url}`} @click=${() => confirm(say`Delete this webhook and its log?`) && attempt(() => send("DELETE", `/v1/webhooks/${hook.id}`))}>${icon("x")}</button></p>
+      <button class="quiet" aria-label=${say`Delete the webhook ${hook.url}`} @click=${() => remove(hook)}>${icon("x")}</button></p>
     ${secret?.id === hook.id ? html`<p class="warning">${say`Copy the secret now. It is not shown again: ${html`<code>${secret.value}</code>`}`}</p>` : nothing}
     <details @toggle=${opened}><summary class="small">${say`Recent deliveries`}</summary>${log(hook)}</details></li>`;
 }

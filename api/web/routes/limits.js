@@ -2,10 +2,15 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { get, send } from "../api.js";
-import { redraw } from "../store.js";
+import { redraw, redrawNow } from "../store.js";
+import { confirmed } from "../kit/dialog.js";
+import { empty } from "../kit/empty.js";
+import { createForm } from "../kit/form.js";
+import { menu } from "../kit/menu.js";
+import { skeleton } from "../kit/skeleton.js";
+import { table } from "../kit/table.js";
 import { bar } from "../parts/bars.js";
-import { count } from "../parts/format.js";
-import { icon } from "../parts/icon.js";
+import { count, money } from "../parts/format.js";
 import { limitTable } from "../parts/limits.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { attempt } from "../parts/operations.js";
@@ -17,87 +22,180 @@ export const title = say`Limits and budgets`;
 export const titled = true;
 const PERIODS = { day: say`a day`, month: say`a month`, total: say`in total` };
 const UNITS = { money: say`money`, tokens: say`tokens` };
+const SIGNS = /** @type {Record<string, string>} */ ({ money: "USD", tokens: say`tokens` });
 const SETTERS = { settings: say`settings`, operator: say`operator`, tenant: say`tenant` };
-
-/** @type {{budgets: Api["BudgetView"][] | null, limits: Api["TenantLimitView"][], names: string[], problem: any}} */
-const seen = { budgets: null, limits: [], names: [], problem: null };
+/**
+ * @type {{budgets: Api["BudgetView"][] | null, limits: Api["TenantLimitView"][] | null, names: string[], problem: any,
+ *   isAdding: boolean, unit: string, changed: string | null}} changed: id of the budget whose limit is changed
+ */
+const seen = { budgets: null, limits: null, names: [], problem: null, isAdding: false, unit: "money", changed: null };
 const { start, poll, stop } = polling(seen, async () => {
   const [budgets, limits] = await Promise.all([get("/v1/budgets"), get("/v1/limits")]);
   Object.assign(seen, { budgets: budgets.items, limits: limits.items });
 });
 
 export async function load() {
-  get("/v1/collections?limit=200").then(({ items }) => ((seen.names = items.map((each) => each.name)), redraw()), () => {});
+  Object.assign(seen, { isAdding: false, unit: "money", changed: null });
+  get("/v1/collections?limit=200").then(
+    ({ items }) => ((seen.names = items.map((each) => each.name)), redraw()),
+    () => {},
+  );
   await start();
 }
 
 export const unload = stop;
 
-/** @param {any} body @param {string} words */
-async function set(body, words) {
-  const isSet = await attempt(() => send("PUT", "/v1/budgets", { body }));
-  if (isSet) notify(words);
+const addition = createForm(async ({ collection, limit, period, unit }) => {
+  await send("PUT", "/v1/budgets", { body: { collection, period, unit, limit } });
+  notify(say`The budget was set.`);
+  Object.assign(seen, { isAdding: false, unit: "money" });
   await poll();
-  return isSet;
-}
+});
 
-/** @param {On<HTMLFormElement>} event */
-async function add(event) {
-  event.preventDefault();
-  const form = event.target;
-  const { collection, limit, period, unit } = Object.fromEntries(new FormData(form));
-  if (await set({ collection: collection || null, period, unit, limit: Number(limit) }, say`The budget was set.`)) form.reset();
-}
-
-/** @param {Api["BudgetView"]} budget @param {On<HTMLFormElement>} event */
-function change(budget, event) {
-  event.preventDefault();
+/** The form of a limit; it belongs to the budget `seen.changed`. */
+const change = createForm(async ({ limit }) => {
+  const budget = seen.budgets?.find(({ id }) => id === seen.changed);
+  if (!budget) return;
   const { collection, job_id, period, unit } = budget;
-  set({ collection, job_id, period, unit, limit: Number(new FormData(event.target).get("limit")) }, say`The budget was changed.`);
+  await send("PUT", "/v1/budgets", { body: { collection, job_id, period, unit, limit } });
+  seen.changed = null;
+  notify(say`The budget was changed.`);
+  await poll();
+});
+
+/**
+ * Show a form, and go to its first field.
+ * @param {{clear: () => void, focus: () => void}} form @param {() => void} open
+ */
+function show(form, open) {
+  addition.clear();
+  change.clear();
+  Object.assign(seen, { isAdding: false, changed: null });
+  open();
+  redrawNow();
+  form.focus();
 }
 
 /** @param {Api["BudgetView"]} budget */
-const nameOf = (budget) => `${budget.collection ?? (budget.job_id ? say`job ${budget.job_id}` : say`everything`)}, ${UNITS[budget.unit]} ${PERIODS[budget.period]}`;
+function nameOf({ collection, job_id: job, unit, period }) {
+  const subject = collection ?? (job ? say`job ${job}` : say`everything`);
+  return `${subject}, ${UNITS[unit]} ${PERIODS[period]}`;
+}
+
+/** @param {Api["BudgetView"]} budget @param {number} value */
+const amount = ({ unit }, value) => (unit === "money" ? money(value) : count(value));
 
 /** @param {Api["BudgetView"]} budget */
 async function remove(budget) {
-  if (!confirm(say`Delete the budget of ${nameOf(budget)}?`)) return;
+  const isSure = await confirmed({
+    title: say`Delete the budget of ${nameOf(budget)}?`,
+    text: say`Questions are then generated without this limit.`,
+    action: say`Delete`,
+    danger: true,
+  });
+  if (!isSure) return;
   await attempt(() => send("DELETE", `/v1/budgets/${budget.id}`));
   await poll();
 }
 
 export function view() {
   const { budgets, limits, problem } = seen;
+  const variable = html`<code>FOREASK_TENANT_LIMITS</code>`;
   return html`<section class="column wide">
     ${problemCard(problem, load)}
     <h2>${say`Budgets`}</h2>
-    ${budgets && !budgets.length ? html`<p class="soft">${say`No budgets. A budget stops the generation of questions before its amount is exceeded. Documents are still accepted and found by their texts.`}</p>` : nothing}
-    ${budgets?.length ? table(budgets) : nothing}
-    ${may("manage") ? addition() : nothing}
+    ${budgets ? ofBudgets(budgets) : problem ? nothing : skeleton()}
     <h2>${say`Limits`}</h2>
-    ${limitTable(limits, say`Limits`)}
-    <p class="soft small">${say`The operator sets these limits in ${html`<code>FOREASK_TENANT_LIMITS</code>`}. Limits of a key are set with the key.`}</p>
+    ${limits ? limitTable(limits, say`Limits`) : nothing}
+    <p class="soft small">
+      ${say`The operator sets these limits in ${variable}. Limits of a key are set with the key.`}</p>
   </section>`;
 }
 
-const addition = () => html`<details><summary>${say`Set a budget`}</summary><form class="options" @submit=${add}>
-  <label>${say`Collection`} <input name="collection" list="budgeted" placeholder=${say`all collections`}></label><datalist id="budgeted">${seen.names.map((name) => html`<option value=${name}></option>`)}</datalist>
-  <label>${say`Unit`} <select name="unit">${Object.entries(UNITS).map(([unit, words]) => html`<option value=${unit}>${words}</option>`)}</select></label>
-  <label>${say`Period`} <select name="period">${/** @type {const} */ (["month", "day", "total"]).map((period) => html`<option value=${period}>${PERIODS[period]}</option>`)}</select></label>
-  <label>${say`Limit`} <input name="limit" type="number" min="0" step="any" required></label>
-  <button class="main" type="submit">${say`Set budget`}</button></form></details>`;
+const EXPLAINED = say`A budget stops the generation of questions before its amount is exceeded. Documents are still accepted and found by their texts.`;
+
+/** @param {Api["BudgetView"][]} budgets */
+function ofBudgets(budgets) {
+  const open = () => show(addition, () => (seen.isAdding = true));
+  const actions = may("manage") ? html`<button class="main" @click=${open}>${say`Set a budget`}</button>` : nothing;
+  if (seen.isAdding) return html`${budgets.length ? list(budgets) : nothing}${creation()}`;
+  if (budgets.length) return html`${list(budgets)}<p class="kit-actions">${actions}</p>`;
+  return empty({ sign: "gauge", title: say`No budgets`, text: EXPLAINED, actions });
+}
+
+/** @param {string} unit */
+const chooseUnit = (unit) => ((seen.unit = unit), redraw());
+
+const creation = () =>
+  addition.view({
+    action: say`Set budget`,
+    label: say`Set a budget`,
+    cancel: () => ((seen.isAdding = false), redraw()),
+    body: (field) => html`
+      ${field({ name: "collection", label: say`Collection`, list: seen.names, placeholder: say`all collections` })}
+      ${field({ ...UNIT, value: seen.unit, changed: chooseUnit })} ${field(PERIOD)}
+      ${field({ ...LIMIT, label: say`Limit`, unit: SIGNS[seen.unit] })}`,
+  });
+
+/** @typedef {import("../kit/field.js").Field} Field */
+/** @type {Field} */
+const UNIT = { name: "unit", label: say`Unit`, type: "select", options: Object.entries(UNITS) };
+/** @type {Field} */
+const PERIOD = {
+  name: "period",
+  label: say`Period`,
+  type: "select",
+  options: /** @type {const} */ (["month", "day", "total"]).map((each) => [each, PERIODS[each]]),
+};
+const LIMIT = /** @type {const} */ ({ name: "limit", type: "number", min: 0, step: "any", required: true });
 
 /** Whether the key may change the budget. @param {Api["BudgetView"]} budget */
 const isOurs = (budget) => budget.set_by === "tenant" && may("manage");
 
-/** @param {Api["BudgetView"][]} all */
-function table(all) {
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Budgets`}><table>
-    <thead><tr><th scope="col">${say`budget`}</th><th scope="col">${say`spent`}</th><th scope="col"><span class="hidden">${say`share`}</span></th><th scope="col">${say`limit`}</th><th scope="col">${say`set by`}</th><th scope="col"><span class="hidden">${say`actions`}</span></th></tr></thead>
-    <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${nameOf(each)}${each.exhausted ? html` <span class="bad">${say`used up`}</span>` : nothing}</th>
-      <td class="number">${count(each.spent)}</td><td>${bar((each.spent + each.reserved) / each.limit, each.exhausted ? "degraded" : "working")}</td>
-      <td class="number">${isOurs(each) ? html`<form class="bar-line" @submit=${(/** @type {On<HTMLFormElement>} */ event) => change(each, event)}>
-        <input name="limit" type="number" min="0" step="any" required value=${each.limit} aria-label=${say`Limit of ${nameOf(each)}`}><button type="submit" aria-label=${say`Change the limit of ${nameOf(each)}`}>${say`Change`}</button></form>` : count(each.limit)}</td>
-      <td>${SETTERS[each.set_by]}</td>
-      <td>${isOurs(each) ? html`<button class="quiet" aria-label=${say`Delete the budget of ${nameOf(each)}`} @click=${() => remove(each)}>${icon("x")}</button>` : nothing}</td></tr>`)}</tbody></table></div>`;
+/** @param {Api["BudgetView"]} budget */
+const share = ({ spent, reserved, limit, exhausted }) =>
+  bar((spent + reserved) / limit, exhausted ? "degraded" : "working");
+
+/** @param {Api["BudgetView"]} budget */
+const named = (budget) =>
+  html`${nameOf(budget)}${budget.exhausted ? html` <span class="bad">${say`used up`}</span>` : nothing}`;
+
+/** @param {Api["BudgetView"][]} rows */
+const list = (rows) =>
+  table({
+    label: say`Budgets`,
+    rows,
+    key: (each) => each.id,
+    columns: [
+      { words: say`budget`, main: true, cell: named },
+      { words: say`spent`, number: true, cell: (each) => amount(each, each.spent) },
+      { words: say`share`, silent: true, width: "minmax(4rem, 10rem)", cell: share },
+      { words: say`limit`, number: true, cell: limitOf },
+      { words: say`set by`, cell: (each) => SETTERS[each.set_by] },
+      { words: say`actions`, silent: true, cell: (each) => (isOurs(each) ? actions(each) : nothing) },
+    ],
+  });
+
+/** @param {Api["BudgetView"]} budget */
+const actions = (budget) =>
+  menu({
+    id: `budget-${budget.id}`,
+    label: say`Actions of ${nameOf(budget)}`,
+    items: [
+      { words: say`Change`, run: () => show(change, () => (seen.changed = budget.id)) },
+      { words: say`Delete`, run: () => remove(budget), danger: true },
+    ],
+  });
+
+/** Render the limit, or the form that changes it. @param {Api["BudgetView"]} budget */
+function limitOf(budget) {
+  if (seen.changed !== budget.id) return amount(budget, budget.limit);
+  const label = say`Limit of ${nameOf(budget)}`;
+  return change.view({
+    action: say`Save`,
+    inline: true,
+    label: say`Change the limit of ${nameOf(budget)}`,
+    cancel: () => ((seen.changed = null), redraw()),
+    body: (field) => field({ ...LIMIT, label, silent: true, value: budget.limit, unit: SIGNS[budget.unit] }),
+  });
 }

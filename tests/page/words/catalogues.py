@@ -17,7 +17,7 @@ PLACEHOLDER = re.compile(r"\{\d+\}")
 # Texts that are the same in every language, or that no user reads.
 _UNTRANSLATED = {
     *("foreask", "API", "R@1", "R@10", "MRR", "nDCG@10", "ms", "p", "B", "kB", "MB", "Swagger UI", "openapi.json"),
-    *("marked by-sentence", "Recall@10"),
+    *("marked by-sentence", "Recall@10", "Markdown"),
     *("https://example.org/foreask", "handbook", "website", "default", "URL", "Bearer \u2026", "Successful Response"),
     *("Escape", "Enter", "Arrow", "Home", "End", "Tab"),
     *("candidates", "None", "True", "False", "Python", "import os", "command line"),

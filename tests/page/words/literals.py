@@ -38,6 +38,7 @@ class Literal:
         before: the code in front of it, without white space.
         call: number and name of the innermost call that it is an argument of.
         argument: index among the arguments of the call.
+        bracket: the innermost open bracket; empty if there is none.
     """
 
     start: int
@@ -46,6 +47,7 @@ class Literal:
     call: tuple[int, str]
     argument: int
     is_template: bool
+    bracket: str = ""
     parts: list[Part] = field(default_factory=list)
     values: list[list[Literal]] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
@@ -111,6 +113,7 @@ class Reader:
             if here in "\"'`":
                 call, argument = next(((call, n) for sign, call, n in reversed(open_brackets[-1:])), ((0, ""), 0))
                 found.append(self._literal(start, call, argument))
+                found[-1].bracket = open_brackets[-1][0] if open_brackets else ""
             elif self.source.startswith("//", self.at):
                 self.at = self._after("\n", self.at)
             elif self.source.startswith("/*", self.at):

@@ -15,6 +15,9 @@ SAID = {"aria-label", "aria-description", "title", "placeholder", "alt", "label"
 SHOWN_BY = {"notify", "confirm", "alert", "Error"}  # functions that show a text
 LETTER = re.compile(r"[^\W\d_]")
 SENTENCE = re.compile(r"^[A-Z][a-z]+(?![a-z]*[A-Z(/])(?:\W|$)|[a-z]{2,} [a-z]{2,}")
+# Of parts of the page: users read them.
+FIELDS = {"label", "hint", "words", "title", "text", "action", "busy", "mismatch"}
+FIELD = re.compile(r"[{,]\s*([\w$]+)\s*:$")  # the code in front of a field's value in an object
 RESULT = re.compile(r"(?:\?|:|\|\||&&|=>|^)\s*\(?$")  # the code in front of a result of an expression
 
 
@@ -111,6 +114,8 @@ def is_shown(literal: Literal, where: Where) -> bool:
         return False
     if literal.call[1] in SHOWN_BY and literal.argument == 0:
         return True
+    if literal.bracket == "{" and (field := FIELD.search(literal.before)):
+        return field[1] in FIELDS and where != Where.HIDDEN
     if where == Where.SHOWN and not literal.call[1] and RESULT.search(literal.before):
         return True
     return where != Where.HIDDEN and SENTENCE.search(literal.text) is not None
