@@ -4,6 +4,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { get, post } from "../api.js";
 import { redraw } from "../store.js";
+import { confirmed } from "../kit/dialog.js";
 import { bar } from "./bars.js";
 import { ago, count, money, plural, size } from "./format.js";
 import { notify } from "./notice.js";
@@ -69,6 +70,12 @@ function one(batch) {
 
 /** @param {Api["BatchView"]} batch @param {string} name */
 function button(batch, name) {
-  const question = say`Cancel this batch? Its results are stored; other requests go to the next batch.`;
-  return html`<button class="quiet" aria-label=${say`Cancel: ${name}`} @click=${() => confirm(question) && cancel(batch)}>${say`Cancel`}</button>`;
+  const asked = async () => {
+    const isSure = await confirmed({
+      title: say`Cancel this batch?`, text: say`Its results are stored; other requests go to the next batch.`, action: say`Cancel the batch`,
+      danger: true,
+    });
+    if (isSure) await cancel(batch);
+  };
+  return html`<button class="quiet" aria-label=${say`Cancel: ${name}`} @click=${asked}>${say`Cancel`}</button>`;
 }

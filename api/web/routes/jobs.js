@@ -4,6 +4,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { ROOT, get, post } from "../api.js";
+import { confirmed } from "../kit/dialog.js";
 import { bar } from "../parts/bars.js";
 import { batches, readBatches } from "../parts/batches.js";
 import { ago, count, duration, money, plural } from "../parts/format.js";
@@ -83,8 +84,13 @@ function buttons(job, name) {
   if (!isOwn || (job.state !== "running" && job.state !== "paused")) return nothing;
   /** @param {"pause" | "resume" | "close"} action @param {string} words */
   const button = (action, words) => html`<button aria-label=${`${words}: ${name}`} @click=${() => act(job, action)}>${words}</button>`;
-  const question = say`Cancel this job? Its queued documents are discarded.`;
+  const cancel = async () => {
+    const isSure = await confirmed({
+      title: say`Cancel this job?`, text: say`Its queued documents are discarded.`, action: say`Cancel the job`, danger: true,
+    });
+    if (isSure) await act(job, "cancel");
+  };
   return html`${job.kind === "load" && !job.closed ? button("close", say`Close`) : nothing}
     ${job.state === "running" ? button("pause", say`Pause`) : button("resume", say`Resume`)}
-    <button class="quiet" aria-label=${say`Cancel: ${name}`} @click=${() => confirm(question) && act(job, "cancel")}>${say`Cancel`}</button>`;
+    <button class="quiet" aria-label=${say`Cancel: ${name}`} @click=${cancel}>${say`Cancel`}</button>`;
 }

@@ -2,6 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, get, post } from "../api.js";
+import { confirmed } from "../kit/dialog.js";
 import { bar } from "../parts/bars.js";
 import { callsInFlight, costs, readCosts, readThroughput, sample, throughput } from "../parts/charts.js";
 import { ago, count, plural, duration, money } from "../parts/format.js";
@@ -143,13 +144,21 @@ function budgets(all) {
       <td>${each.exhausted ? html`<span class="bad">${say`used up`}</span>` : say`available`}</td></tr>`)}</tbody></table></div>`;
 }
 
+/** @param {number} many @param {string} reason */
+async function discard(many, reason) {
+  const isSure = await confirmed({
+    title: say`Discard ${plural(many, "failure")}?`, text: reason, action: say`Discard`, danger: true,
+  });
+  if (isSure) await resolve("discard", reason);
+}
+
 function failures() {
   if (!work.reasons.length) return html`<p class="soft">${say`No failures.`}</p>`;
   return html`<ul class="reasons" role="list">${work.reasons.map((each) => {
     const many = each.documents + each.pages + each.chunks;
     return html`<li class="bar-line"><span class="number">${count(many)}</span><span class="grow" dir="auto">${each.reason}</span>
       ${may("write") ? html`<button @click=${() => resolve("retry", each.reason)}>${say`Try again`}</button>
-        <button class="quiet" @click=${() => confirm(say`Discard ${plural(many, "failure")}?`) && resolve("discard", each.reason)}>${say`Discard`}</button>` : nothing}</li>`;
+        <button class="quiet" @click=${() => discard(many, each.reason)}>${say`Discard`}</button>` : nothing}</li>`;
   })}</ul>`;
 }
 

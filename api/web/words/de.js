@@ -1197,6 +1197,10 @@ export default {
   "Remove the source {0}?": "Quelle {0} entfernen?",
   "Remove, keep documents": "Entfernen, Dokumente behalten",
   "The source is listed again first; if it lacks more, nothing is deleted.": "Die Quelle wird zuerst erneut aufgelistet; fehlt ihr mehr, wird nichts gelöscht.",
-  "Cancel this batch? Its results are stored; other requests go to the next batch.": "Diesen Stapel abbrechen? Seine Ergebnisse werden gespeichert, die übrigen Anfragen kommen in den nächsten Stapel.",
-  "Cancel this job? Its queued documents are discarded.": "Diesen Auftrag abbrechen? Seine wartenden Dokumente werden verworfen.",
+  "Cancel the batch": "Stapel abbrechen",
+  "Cancel this batch?": "Diesen Stapel abbrechen?",
+  "Its results are stored; other requests go to the next batch.": "Seine Ergebnisse werden gespeichert; andere Anfragen gehen in den nächsten Stapel.",
+  "Cancel the job": "Auftrag abbrechen",
+  "Cancel this job?": "Diesen Auftrag abbrechen?",
+  "Its queued documents are discarded.": "Seine wartenden Dokumente werden verworfen.",
 };

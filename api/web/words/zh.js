@@ -1198,6 +1198,10 @@ export default {
   "Remove the source {0}?": "移除来源 {0}？",
   "Remove, keep documents": "移除，保留文档",
   "The source is listed again first; if it lacks more, nothing is deleted.": "会先重新列出来源；如果缺少更多，则不会删除任何内容。",
-  "Cancel this batch? Its results are stored; other requests go to the next batch.": "取消此批次？其结果会被保存，其余请求将进入下一批次。",
-  "Cancel this job? Its queued documents are discarded.": "取消此任务？其排队中的文档将被丢弃。",
+  "Cancel the batch": "取消批次",
+  "Cancel this batch?": "取消此批次？",
+  "Its results are stored; other requests go to the next batch.": "其结果会被存储；其他请求进入下一批次。",
+  "Cancel the job": "取消任务",
+  "Cancel this job?": "取消此任务？",
+  "Its queued documents are discarded.": "其排队中的文档将被丢弃。",
 };

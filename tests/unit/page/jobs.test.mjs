@@ -9,7 +9,7 @@ const BATCH = {
 };
 
 /** Open the screen; `screen.posted` has the addresses of its changes. */
-async function openJobs(batches, isSure = true) {
+async function openJobs(batches) {
   const screen = { posted: [], batches };
   const load = openPage({
     replies: (path, { method }) => {
@@ -18,8 +18,7 @@ async function openJobs(batches, isSure = true) {
       return path.startsWith("/v1/batches") ? { items: screen.batches } : { items: [], next_cursor: null };
     },
   });
-  globalThis.confirm = () => isSure;
-  Object.assign(screen, await load("routes/jobs.js"));
+  Object.assign(screen, await load("routes/jobs.js"), await load("kit/dialog.js"));
   await screen.load();
   screen.unload();
   return screen;
@@ -35,8 +34,9 @@ test("batches show their states and amounts", async () => {
 
 test("batch is cancelled after confirmation", async () => {
   for (const isSure of [false, true]) {
-    const screen = await openJobs([BATCH], isSure);
+    const screen = await openJobs([BATCH]);
     drawn(screen.view()).handler("click", "Cancel")();
+    drawn(screen.confirmation()).handler("click", isSure ? "Cancel the batch" : "Cancel")({ target: {} });
     await settled();
     assert.deepEqual(screen.posted, isSure ? ["/v1/batches/0e6f/cancel"] : []);
     assert.equal(drawn(screen.view()).text.includes("It is being cancelled"), isSure);
