@@ -3,6 +3,9 @@
 import gzip
 import re
 
+from fastapi import FastAPI
+
+from api.http import page as page_module
 from api.http.page import ADDRESSES, MISSING, Page
 from tests.support.api import calling
 from tests.support.planted import guards
@@ -112,3 +115,17 @@ def test_page_modules_never_build_html_from_text():
 async def test_page_can_be_disabled(settings, services):
     async with calling(settings.model_copy(update={"web_ui": False}), services) as client:
         assert (await client.get("/")).status_code == 404
+
+
+@guards(
+    "api/http/page.py",
+    "if address == _GALLERY and not _IS_CHECKOUT:",
+    "if address is None:",
+    means="users find a screen for developers",
+)
+def test_gallery_is_served_from_checkouts_only(monkeypatch):
+    for is_checkout in (True, False):
+        monkeypatch.setattr(page_module, "_IS_CHECKOUT", is_checkout)
+        app = FastAPI()
+        page_module.install(app)
+        assert ("/gallery" in {route.path for route in app.router.routes}) == is_checkout
