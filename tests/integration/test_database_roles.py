@@ -10,28 +10,35 @@ from pydantic import SecretStr
 from sqlalchemy.engine import make_url
 
 from features.all import FEATURES
+from features.sources.ledger.checks import SourceChecks
 from features.sources.ledger.hints import Hints
 from features.sources.ledger.sources import Sources
 from features.sources.ledger.syncs import Syncs
+from features.sources.syncing.checks import Checking
 from features.sources.syncing.quota import UploadLimits
 from features.webhooks.ledger import Webhooks
 from shared.domain.access.database_roles import APP_ROLE, PARSE_ROLE, SCALE_ROLE
 from shared.domain.corpus.collections import CollectionOptions
+from shared.domain.jobs import JobKind
 from shared.domain.states import DocumentState
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents
+from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.model import states
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.revision import require_schema
 from shared.ledger.postgres.roles import make_app_role, make_parse_role, make_scale_role
 from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.pages import PageLimits, Pages
+from shared.maintenance.jobs.runner import Runner
 from shared.services import build
 from shared.services.all import AllServices
 from tests.support.api import work
+from tests.support.planted import guards
 from tests.support.scans import BLANK, PICTURE, SMEARED, scan, with_reader
 from tests.support.sources import Corpus, SyncedCorpus, make_older
 from tests.support.tables import columns
+from tests.support.waiting import eventually
 
 QUOTED = 'it\'s "quoted"'
 # A chunk left by a parse worker that died.
@@ -158,6 +165,27 @@ async def test_parse_role_can_do_all_sync_work(services, parsing):
     approved = await services.ledger[Syncs].approve("default", "docs", deletions=13)
 
     assert (await synced.work(approved)).counts.deleted == 13
+
+
+@guards(
+    "shared/ledger/postgres/roles.py",
+    '"source_checks": "SELECT, UPDATE",',
+    '"source_checks": "SELECT",',
+    means="a check of a source never ends in production",
+)
+async def test_parse_role_can_do_all_check_work(services, parsing):
+    corpus = Corpus(refused={"b": "It is empty."})
+    corpus.put("a", "b")
+    checks = services.ledger[SourceChecks]
+    check = await checks.start("default", kind="folder", uri="file:///srv/docs", options={}, secret_name=None)
+    work = Checking(parsing.ledger[SourceChecks], corpus.open)
+    runner = Runner(parsing.ledger[JobClaims], {JobKind.SOURCE_CHECK: lambda: work})
+    await runner.take()
+    await eventually(lambda: runner.claimed == 0)
+    await runner.aclose()
+
+    found = (await checks.get("default", check.id)).found
+    assert (found.seen, found.refused, found.keys, found.refusal) == (2, 1, ("a",), "b: It is empty.")
 
 
 async def test_parse_role_can_apply_limits_and_report_hints(services, parsing):

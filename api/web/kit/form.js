@@ -22,7 +22,8 @@ let forms = 0;
 /**
  * Return a form. A value is a string, a number, a boolean, an array of the chosen options, or null for an empty field.
  *
- * @param {(values: any, element: HTMLFormElement) => unknown} submit sends the values; a problem is shown in the form
+ * @param {(values: any, element: HTMLFormElement) => unknown} submit sends the values; a problem is shown in the form.
+ *   It returns false if the user has cancelled it: the values stay
  * @param {{keeps?: boolean}} [options] keeps: whether the values stay after a submission, as for changes of an object
  */
 export function createForm(submit, { keeps = false } = {}) {
@@ -92,8 +93,8 @@ export function createForm(submit, { keeps = false } = {}) {
     state.isBusy = true;
     redraw();
     try {
-      await submit(valuesOf(form.elements, fields), form);
-      if (!keeps) form.reset();
+      const sent = await submit(valuesOf(form.elements, fields), form);
+      if (sent !== false && !keeps) form.reset();
       state.isBusy = false;
       redraw();
     } catch (problem) {

@@ -131,7 +131,7 @@ async function save(values) {
   const { old, saved } = open ?? { old: null, saved: async () => {} };
   const definition = definitionOf(values, old);
   if (old) {
-    if (!(await change(old, definition))) return;
+    if (!(await change(old, definition))) return false;
     notify(say`The source ${old.name} was changed.`);
   } else {
     const { collection, kind, name } = values;
@@ -143,6 +143,7 @@ async function save(values) {
   }
   closeForm();
   await saved();
+  return true;
 }
 
 /** Change a source; false: the user did not confirm it. @param {Api["SourceView"]} old @param {any} definition */

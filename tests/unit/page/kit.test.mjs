@@ -53,6 +53,16 @@ test("form that keeps its values is not reset", async () => {
   assert.equal(element.resets, 0);
 });
 
+test("cancelled submission keeps the values", async () => {
+  const { createForm } = await openPage()("kit/form.js");
+  const element = { elements: [], resets: 0, reset: () => (element.resets += 1) };
+  for (const reply of [false, true]) {
+    drawn(createForm(async () => reply).view({ action: "Add", body: () => "" })).handler("submit")({ preventDefault() {}, target: element });
+    await settled();
+    assert.equal(element.resets, Number(reply));
+  }
+});
+
 test("errors of the server are shown at their fields", async () => {
   const errors = [{ field: "name", message: "It is in use." }, { field: "limits.cost", message: "Too small." }, { field: "scopes.0", message: "Unknown." }];
   const { draw, submit, element } = await openForm({ refuse: { message: "name: It is in use. (2 more)", errors } });

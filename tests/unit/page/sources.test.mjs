@@ -140,16 +140,22 @@ test("refused rare option opens the other options", async () => {
   assert.match(more(), /open/);
 });
 
-test("changed listing is sent again after confirmation", async () => {
-  const { draw, submit, sent, dialog } = await openSources({ sources: [SOURCE], refuse: ([, , body]) => (body.confirm ? null : { status: 409, detail: "Confirm." }) });
-  draw().handler("click", "Change")({ currentTarget: { closest: () => null } });
-  assert.equal(attribute(/<input[^>]*name="options.include"[^>]*>/s.exec(draw().html)[0], "value"), "*.md, *.txt");
-  const saved = submit(field("uri", "file:///srv/other"), field("every", "hour"), field("options.include", "*.md, *.txt"));
-  await settled();
-  drawn(dialog.confirmation()).handler("click", "Change the source")({ target: {} });
-  await saved;
-  const definition = { uri: "file:///srv/other", options: SOURCE.options, secret_name: null, schedule: "0 * * * *", time_zone: "Europe/Berlin" };
-  assert.deepEqual(sent, [["PATCH", "/v1/sources/wiki", definition], ["PATCH", "/v1/sources/wiki", { ...definition, confirm: true }]]);
+test("changed listing is sent again after confirmation only", async () => {
+  for (const isSure of [false, true]) {
+    const refuse = ([, , body]) => (body.confirm ? null : { status: 409, detail: "Confirm." });
+    const { draw, submit, sent, dialog } = await openSources({ sources: [SOURCE], refuse });
+    draw().handler("click", "Change")({ currentTarget: { closest: () => null } });
+    assert.equal(attribute(/<input[^>]*name="options.include"[^>]*>/s.exec(draw().html)[0], "value"), "*.md, *.txt");
+    const saved = submit(field("uri", "file:///srv/other"), field("every", "hour"), field("options.include", "*.md, *.txt"));
+    await settled();
+    drawn(dialog.confirmation()).handler("click", isSure ? "Change the source" : "Cancel")({ target: {} });
+    await saved;
+    await settled();
+    const definition = { uri: "file:///srv/other", options: SOURCE.options, secret_name: null, schedule: "0 * * * *", time_zone: "Europe/Berlin" };
+    assert.deepEqual(sent[0], ["PATCH", "/v1/sources/wiki", definition]);
+    assert.deepEqual(sent.slice(1), isSure ? [["PATCH", "/v1/sources/wiki", { ...definition, confirm: true }]] : []);
+    assert.equal(draw().text.includes("Save Test Cancel"), !isSure); // the form stays open
+  }
 });
 
 test("source is removed after confirmation only", async () => {
