@@ -86,9 +86,15 @@ def _sentences(kind: type[Options], problems: Iterable[Any]) -> Iterable[str]:
             yield f"There is no option {name}; the options are {', '.join(kind.model_fields)}."
         elif problem["type"] == "missing":
             yield f"The option {name} is required: {kind.model_fields[name].description}."
+        elif not name:  # a sentence about several options
+            yield _reason(problem)
         else:
-            reason = str(problem["msg"]).removeprefix("Value error, ")
+            reason = _reason(problem)
             yield f"The option {name} cannot be used: {reason[:1].lower()}{reason[1:]}."
+
+
+def _reason(problem: Any) -> str:
+    return str(problem["msg"]).removeprefix("Value error, ")
 
 
 def _is_hidden(key: str) -> bool:

@@ -187,6 +187,7 @@ def test_address_without_kind_is_rejected(uri, sentence):
         ("file:///d", {"hidden": "maybe"}, "options.hidden", "The option hidden cannot be used: input should be"),
         ("s3://bucket", {"region": "evil.org/"}, "options.region", "The option region cannot be used"),
         ("file:///d/a.jsonl", {"hidden": True}, "options.hidden", "the options are region, id, text"),
+        ("postgresql://h/a", {"id": "id", "text": "body"}, "options", "^Set either table or query.$"),
     ],
 )
 def test_invalid_option_is_rejected_with_sentence(uri, options, field, sentence):
