@@ -194,7 +194,7 @@ async def test_palette_opens_screen_and_document(visit):
     await expect(field).to_be_focused()
     await require_accessible(page, "the palette")
     await page.keyboard.type("exp")
-    await expect(page.get_by_role("option")).to_have_text(["Explain"])
+    await expect(page.locator("#palette").get_by_role("option")).to_have_text(["Explain"])
     await page.keyboard.press("Enter")
     await expect(page).to_have_title(re.compile("Explain"))
     await expect(field).to_have_count(0)

@@ -17,6 +17,12 @@ import { say } from "./words.js";
 
 /** @type {{name: string, screens: Screen[]}[]} */
 const GROUPS = [
+  {
+    name: say`Installation`,
+    screens: [
+      { path: "/tenants", words: say`Tenants`, sign: "building-2", scope: "operator", letter: "n", first: true },
+    ],
+  },
   { name: "", screens: [{ path: "/ask", words: say`Ask`, sign: "message-circle-question-mark", scope: "ask", letter: "a", first: true }] },
   {
     name: say`Library`,
@@ -48,12 +54,6 @@ const GROUPS = [
       { path: "/keys", words: say`Keys`, sign: "key-round", scope: "manage", letter: "k" },
       { path: "/limits", words: say`Limits`, sign: "gauge", scope: "manage", letter: "l" },
       { path: "/audit", words: say`Audit`, sign: "scroll-text", scope: "manage", or: "operator", letter: "u" },
-    ],
-  },
-  {
-    name: say`Installation`,
-    screens: [
-      { path: "/tenants", words: say`Tenants`, sign: "building-2", scope: "operator", letter: "n", first: true },
     ],
   },
   { name: "", screens: [{ path: "/api", words: "API", sign: "code-xml" }] },
