@@ -24,13 +24,13 @@ def test_each_screen_stays_small(screen):
     assert document + STYLES + sum(MODULES[name] for name in PAGE.modules(screen)) <= 50_000
     for name, file in PAGE.files.items():
         if name.startswith(_WORDS):
-            assert len(file.compressed) <= 19_600, name
+            assert len(file.compressed) <= 22_400, name
 
 
 def test_all_screens_together_stay_small():
     document = len(gzip.compress(PAGE.document("", "ask").encode()))
-    assert document + STYLES + sum(MODULES.values()) <= 182_000
-    assert len(MODULES) <= 100
+    assert document + STYLES + sum(MODULES.values()) <= 192_000
+    assert len(MODULES) <= 105
 
 
 def test_third_party_code_stays_small():

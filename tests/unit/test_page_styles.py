@@ -83,5 +83,5 @@ def test_each_class_of_rules_is_used():
 def test_all_styles_are_in_known_layers():
     for path in STYLES:
         css = _COMMENT.sub("", path.read_text()).strip()
-        layer = "page" if path.stem == "page" else path.parent.name
+        layer = "page" if path.parent.name == "style" else path.parent.name
         assert css.startswith(f"@layer {layer} {{" if path.stem != "_layers" else "@layer page, kit, screens;"), path

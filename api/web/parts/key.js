@@ -42,7 +42,10 @@ const PAUSE = 1000; // milliseconds
 let typedAt = -PAUSE;
 document.addEventListener("keydown", (event) => (typedAt = event.key === "Enter" ? -PAUSE : performance.now()), true);
 
-/** Open the dialog, but not while the user types: the rest of the text would go into the key field. @param {HTMLDialogElement | null} element */
+/**
+ * Open the dialog, but not while the user types: the rest of the text would go into the key field.
+ * @param {HTMLDialogElement | null} element
+ */
 function opened(element) {
   if (!element || element.open) return;
   const types = performance.now() - typedAt < PAUSE && document.activeElement?.matches("input, textarea");
@@ -55,7 +58,8 @@ export function keyDialog() {
   queueMicrotask(() => opened(document.querySelector("#key-dialog")));
   /** @param {Event} event */
   const cancelled = (event) => event.preventDefault();
-  return html`<dialog id="key-dialog" aria-labelledby="key-title" @cancel=${cancelled} @close=${() => pending && redraw()}>
+  return html`<dialog id="key-dialog" aria-labelledby="key-title" @cancel=${cancelled}
+      @close=${() => pending && redraw()}>
     <form @submit=${given}>
       <h2 id="key-title">${say`API key required`}</h2>
       <p role=${pending.state === "missing" ? nothing : "alert"}>${REASONS[pending.state]}</p>

@@ -28,6 +28,8 @@ const STAGES = /** @type {const} */ ([
 const FIRST_KEY = html`<code>foreask keys create first --tenant NAME --scope read --scope ask --scope feedback --scope
   write --scope manage</code>`;
 
+const HINT = say`A tenant appears with its first document. To make the first key of a tenant, run ${FIRST_KEY} on the server.`;
+
 /** @type {{health: Api["ReadyReply"] | null, deployment: Api["DeploymentView"] | null, me: Api["MeView"] | null}} */
 const seen = { health: null, deployment: null, me: null };
 
@@ -66,9 +68,7 @@ export function view() {
     <h2>${say`Tenants`}</h2>
     ${all.length ? table(all) : html`<p class="empty soft">${say`No tenant has documents yet.`}</p>`}
     ${next ? html`<button @click=${tenants.more}>${say`Show more tenants`}</button>` : nothing}
-    <p class="soft small">
-      ${say`A tenant appears with its first document. To make the first key of a tenant, run ${FIRST_KEY} on the server.`}
-    </p>
+    <p class="soft small">${HINT}</p>
   </section>`;
 }
 
@@ -126,5 +126,5 @@ function row({ tenant, documents, chunks, stages, dead }) {
       <td class="number wide-only">${count(total(chunks))}</td>
       <td class="number">${count(open)}</td>
       <td class="number">${dead ? html`<span class="bad">${count(dead)}</span>` : count(0)}</td></tr>
-    ${isOpen ? html`<tr class="details"><td colspan="5">${tenantDetails()}</td></tr>` : nothing}`;
+    ${isOpen ? html`<tr><td colspan="5">${tenantDetails()}</td></tr>` : nothing}`;
 }
