@@ -61,13 +61,16 @@ async def test_page_creates_limits_and_revokes_key(browser, keyed):
             ["revoke key reporter", "change key reporter", "create key reporter"]
         )
         await expect(rows.nth(1)).to_contain_text("requests per second: 0.5")
-        await page.get_by_label("Name of the object").fill("nobody")
-        await page.keyboard.press("Enter")
-        await expect(page.get_by_text("No changes match.")).to_be_visible()
-        await page.get_by_label("Name of the object").fill("reporter")
-        await page.keyboard.press("Enter")
-        await expect(rows).to_have_count(3)
+        await _filters_by_name(page, rows)
         assert secret not in await page.content()
+
+
+async def _filters_by_name(page, rows):
+    for name, found in (("nobody", 0), ("reporter", 3)):
+        await page.get_by_label("Name of the object").fill(name)
+        await page.keyboard.press("Enter")
+        await expect(rows).to_have_count(found)
+        await expect(page.get_by_text("No changes match.")).to_have_count(0 if found else 1)
 
 
 async def _is_refused(client):
