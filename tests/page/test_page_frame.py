@@ -91,7 +91,7 @@ async def test_screen_reader_announces_answer_once_completely(visit):
     await expect(visit.page.locator(".facts")).to_be_visible()
     announced = await visit.page.evaluate("window.spoken")
     assert announced[0] == "Searching."
-    assert announced[-1] == "The documents say so [1]."
+    assert announced[-1] == "The documents say so."
     assert set(announced[1:-1]) <= {"Writing the answer."}  # single words are not announced
 
 
