@@ -84,7 +84,7 @@ async def test_list_returns_where_it_was_left(visit, listed):
     await visit.go(f"/documents?collection={listed}&sort=name&q=paper&state=ready")
     await expect(page.locator(".row").first).to_contain_text("paper-000001")
     await page.locator(".window").evaluate("(list) => list.scrollTo(0, 90 * 48)")
-    await expect(page.locator(".row", has_text="paper-000100")).to_be_visible()
+    await expect(page.locator(".row", has_text="paper-000101")).to_be_visible()
     await page.locator(".window").evaluate("(list) => list.scrollTo(0, 180 * 48)")
     row = page.locator('.row[aria-posinset="185"]')
     await expect(row).to_be_visible()

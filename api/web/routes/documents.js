@@ -193,7 +193,8 @@ function replace(read) {
 }
 
 function applyPending() {
-  for (const document of pendingEvents.splice(0)) settle(document);
+  const pending = pendingEvents.splice(0);
+  for (const document of pending) if (document.collection === collections.chosen) settle(document);
 }
 
 /** Update a document's row, or insert it at its position among the loaded rows. @param {Api["DocumentView"]} document */

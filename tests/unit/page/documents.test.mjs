@@ -108,6 +108,32 @@ test("removed list does not lose its size", async () => {
   screen.unload();
 });
 
+test("event of the former collection adds no row", async () => {
+  const held = Promise.withResolvers();
+  const event = `event: document\ndata: ${JSON.stringify({ ...documentOf(9), collection: "first", created_at: "2026-10-02T08:00:00Z" })}\n\n`;
+  const items = ["first", "second"].map((name) => ({ name, documents: { ready: 1 }, points: 1 }));
+  const load = openPage({
+    path: "/documents?collection=first",
+    replies: async (path) => {
+      if (path === "/v1/events") return new Response(new ReadableStream({ start: (stream) => stream.enqueue(new TextEncoder().encode(event)) }));
+      if (path.startsWith("/v1/collections")) return { items, next_cursor: null };
+      if (!path.startsWith("/v1/documents?")) return {};
+      if (path.includes("collection=first")) await held.promise;
+      return { items: [{ ...documentOf(1), collection: "second", created_at: "2026-10-01T08:00:00Z" }], next_cursor: null, hits: null };
+    },
+  });
+  globalThis.history = { state: null, replaceState: (_state, _title, address) => (location.href = new URL(address, location.href).href) };
+  const screen = await load("routes/documents.js");
+  screen.load({ query: new URLSearchParams("collection=first") });
+  await settled();
+  drawn(screen.view()).handler("change")({ target: { value: "second" } });
+  await settled();
+  held.resolve();
+  await settled();
+  assert.deepEqual(positions(drawn(screen.view())), [1]);
+  screen.unload();
+});
+
 /** Draw a list of one document. */
 async function rowOf(changes) {
   const screen = await openDocuments(null, { rows: [{ ...documentOf(1), ...changes }] });
