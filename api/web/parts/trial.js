@@ -16,9 +16,6 @@ import { say } from "./words.js";
  * @typedef {{prompt: string, count: string, chunks: TriedChunk[], done: Api["TrialDoneEvent"] | null, problem: any, stopped: boolean, running: AbortController | null}} Side
  */
 
-/** A text passed on by another screen. @type {{text: string | null}} */
-export const pendingText = { text: null };
-
 /** @returns {Side} */
 export const newSide = () => ({ prompt: "", count: "", chunks: [], done: null, problem: null, stopped: false, running: null });
 

@@ -11,14 +11,13 @@ import { ago, count, plural, money, nameOf, opening, path, score } from "../part
 import { columns } from "../parts/bars.js";
 import { icon } from "../parts/icon.js";
 import { kindOf, openingOf } from "../parts/kinds.js";
-import { lists } from "../parts/lists.js";
+import { lists, pendingText } from "../parts/handover.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { replaceFile } from "../parts/replacement.js";
 import { forget, loadUnread, lostPartsOf, originOf, pagesOf, textOf } from "../parts/scans.js";
 import { sentencesIn } from "../parts/sentences.js";
 import { OPEN, canRetry, progressOf, remedyOf, stateMark } from "../parts/state.js";
-import { pendingText } from "../parts/trial.js";
 import { MARGIN, WindowedList } from "../parts/window.js";
 import { say } from "../parts/words.js";
 

@@ -10,7 +10,8 @@ import { passage } from "../parts/prose.js";
 import { compared, heat, nearest } from "../parts/similarity.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
-import { fields, pendingText, newSide, outcome, unchecked, checkMark, write, written } from "../parts/trial.js";
+import { pendingText } from "../parts/handover.js";
+import { fields, newSide, outcome, unchecked, checkMark, write, written } from "../parts/trial.js";
 import { say } from "../parts/words.js";
 
 export const title = say`Try`;
