@@ -145,6 +145,12 @@ def test_conversations_are_stored_for_their_key():
     'if (result.status === "rejected") break;',
     means="a refused deletion hides its documents",
 )
+@guards(
+    "api/web/routes/documents.js",
+    "if (document.collection === collections.chosen) settle(document);",
+    "settle(document);",
+    means="a list shows documents of another collection",
+)
 def test_rows_of_window_are_drawn_and_read():
     assert passes("documents")
 
@@ -273,6 +279,18 @@ def test_closed_screens_send_no_requests():
     assert passes("screens")
 
 
+@guards(
+    "api/web/parts/estimate.js",
+    "if (!offers.includes(mine)) return;",
+    "",
+    means="cancelled files are uploaded when their estimate arrives",
+)
+@guards(
+    "api/web/parts/estimate.js",
+    "if (!estimate) upload(mine);",
+    "",
+    means="files without an estimate need a second click",
+)
 def test_uploads_wait_and_are_repeated():
     assert passes("uploads")
 
