@@ -356,7 +356,7 @@ def test_answer_is_read_heard_and_copied():
     means="the numbers of documents and collections are hidden without a limit",
 )
 def test_limits_are_shown_with_use():
-    assert passes("limits")
+    assert passes("limit-use")
 
 
 @guards(
