@@ -64,7 +64,7 @@ from shared.services.api import ApiServices
 from shared.services.check import log_findings
 from shared.services.prices import price
 from shared.settings import Settings
-from shared.vectors.sizes import Sizes
+from shared.vectors.sizes import CollectionSizes, Sizes
 
 _CONNECTIONS = 4  # connections to PostgreSQL that are opened before the first request
 # FastAPI's own telemetry would record URLs, clients and error messages. Our spans are in `telemetry.traces`.
@@ -244,7 +244,7 @@ def _state(settings: Settings, services: ApiServices, shutdown: Shutdown) -> Api
             budget=settings.tuning.query_log_budget,
             keeps_digests=settings.shared_answer_retention_days > 0,
         ),
-        sizes=Sizes(services.index.count_points),
+        sizes=CollectionSizes(Sizes(services.index.count_points), Sizes(services.index.count_chunks)),
         readiness=readiness,
         listeners=Listeners(settings),
         progress_feeds=ProgressFeeds(ledger[Documents], settings, partial(status_event, services, readiness)),

@@ -21,15 +21,24 @@ from shared.http.collection_options import require_context_possible, require_emb
 from shared.http.language_notices import notices_of_languages
 from shared.http.openapi import problems, replies
 from shared.http.replies import JsonReply
-from shared.http.schemas.collections import CollectionChange, CollectionPage, CollectionView, ReindexReply
+from shared.http.schemas.collections import (
+    CollectionChange,
+    CollectionPage,
+    CollectionView,
+    NumberedStateView,
+    OptionsInForceView,
+    ReindexReply,
+)
 from shared.http.schemas.common import CollectionName
 from shared.http.state import CollectionCacheDep, ServicesDep, SizesDep
 from shared.http.strict_route import StrictRoute
 from shared.ingest.generate.prompts import cache_warning
+from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import MOST_CONFIRMED, Collections
 from shared.services.api import ApiServices
-from shared.vectors.sizes import CachedCount, Sizes
+from shared.services.options import options_in_force
+from shared.vectors.sizes import CachedCount, CollectionSizes, Sizes
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=StrictRoute)
 
@@ -50,14 +59,15 @@ async def page(
     after = paging.read_cursor(cursor, paging.read_name) or ""
     rows = await services.ledger[Collections].page(tenant, after=after, limit=limit + 1)
     collections, following = paging.split_page(rows, limit, lambda collection: (collection.name,))
-    return JsonReply(CollectionPage(items=await _views(tenant, collections, services, sizes), next_cursor=following))
+    views = await _views(tenant, collections, services, sizes)
+    return JsonReply(CollectionPage(items=views, next_cursor=following))
 
 
 @router.get("/{name}", response_model=CollectionView, responses=problems(401, 404, 422, 503))
 async def get(name: CollectionName, tenant: Reader, services: ServicesDep, sizes: SizesDep) -> Response:
     """Return a collection: its options, and the number of its documents and points."""
-    (view,) = await _views(tenant, [await services.ledger[Collections].get(tenant, name)], services, sizes)
-    return JsonReply(view)
+    collection = await services.ledger[Collections].get(tenant, name)
+    return JsonReply(await _whole_view(tenant, collection, services, sizes))
 
 
 @router.put(
@@ -93,11 +103,12 @@ async def put(
         name,
         embedding_model=chosen or services.settings.embedding_model or "",
         options=_options(change),
+        description=change.description,
         replace_embedding=chosen is not None,
         most=services.settings.limits_of(tenant).collections,
     )
     collection_cache.forget(tenant, name)
-    (view,) = await _views(tenant, [collection], services, sizes)
+    view = await _whole_view(tenant, collection, services, sizes)
     return JsonReply(view, 200 if before else 201)
 
 
@@ -122,7 +133,7 @@ async def reindex(
 
 
 def _options(change: CollectionChange) -> CollectionOptions:
-    options = change.model_dump(exclude={"embedding"})
+    options = change.model_dump(exclude={"embedding", "description"})
     return CollectionOptions(**options | {"filterable": tuple((change.filterable or {}).items())})
 
 
@@ -137,14 +148,30 @@ def _embedding(change: CollectionChange, services: ApiServices) -> str | None:
     return change.embedding
 
 
+async def _whole_view(
+    tenant: str, collection: Collection, services: ApiServices, sizes: CollectionSizes
+) -> CollectionView:
+    """Return a view with the values of all options."""
+    (view,) = await _views(tenant, [collection], services, sizes)
+    values = {
+        name: OptionsInForceView.of(options_in_force(services.settings, options))
+        for name, options in (("effective", collection.options), ("defaults", CollectionOptions()))
+    }
+    return view.model_copy(update=values)
+
+
 async def _views(
-    tenant: str, collections: Sequence[Collection], services: ApiServices, sizes: Sizes
+    tenant: str, collections: Sequence[Collection], services: ApiServices, sizes: CollectionSizes
 ) -> list[CollectionView]:
     documents = await services.ledger[Collections].document_counts(tenant, [c.id for c in collections])
     changes = await services.ledger[Collections].last_changes(tenant)
     # They change with every document that is shown, finished or deleted.
     markers = [(changes.get(c.id), *sorted(documents[c.id].items())) for c in collections]
-    points = await _points(collections, markers, services.ledger[Collections], sizes)
+    points, chunks, builds = await asyncio.gather(
+        _points(collections, markers, services.ledger[Collections], sizes.points),
+        _counts(collections, markers, sizes.chunks),
+        services.ledger[Builds].states(tenant, [c.name for c in collections]),
+    )
     languages = await notices_of_languages(collections, services.embeddings, services.ledger[Collections])
     return [
         CollectionView.of(
@@ -156,15 +183,37 @@ async def _views(
             documents={DocumentState(s): n for s, n in documents[collection.id].items()},
             points=None if count is None else count.number,
             points_age_seconds=None if count is None else round(count.age.total_seconds(), 3),
+            chunks=None if count_of_chunks is None else count_of_chunks.number,
+            builds=[NumberedStateView.of(each) for each in builds[collection.name]],
+            effective=None,
+            defaults=None,
         )
-        for collection, count in zip(collections, points, strict=True)
+        for collection, count, count_of_chunks in zip(collections, points, chunks, strict=True)
     ]
 
 
 async def _points(
     collections: Sequence[Collection], markers: Sequence[Hashable], ledger: Collections, sizes: Sizes
 ) -> list[CachedCount | None]:
-    """Return the number of points of each collection.
+    """Return the number of points of each collection; None as in `_counts`."""
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def confirmed(collection: Collection, counted: CachedCount | None) -> CachedCount | None:
+        # An old count of a few points would hide a new document; an old count of many is nearly right.
+        if counted is None or counted.is_current or counted.number >= MOST_CONFIRMED:
+            return counted
+        async with gate:
+            number = await ledger.confirmed_points(collection.id)
+        return dataclasses.replace(counted, number=max(counted.number, number))
+
+    counts = await _counts(collections, markers, sizes)
+    return list(await asyncio.gather(*map(confirmed, collections, counts)))
+
+
+async def _counts(
+    collections: Sequence[Collection], markers: Sequence[Hashable], sizes: Sizes
+) -> list[CachedCount | None]:
+    """Return the count of each collection.
 
     The result has None for a collection that Qdrant refuses to count, or has never counted and does not count within
     two seconds.
@@ -179,11 +228,7 @@ async def _points(
             except ForeaskError:
                 return None
             except TimeoutError:
-                counted = sizes.last(collection.location)
-            # An old count of a few points would hide a new document; an old count of many is nearly right.
-            if counted is None or counted.is_current or counted.number >= MOST_CONFIRMED:
-                return counted
-            confirmed = await ledger.confirmed_points(collection.id)
-            return dataclasses.replace(counted, number=max(counted.number, confirmed))
+                return sizes.last(collection.location)
+            return counted
 
     return list(await asyncio.gather(*map(count, collections, markers)))

@@ -29,7 +29,8 @@ Schema = dict[str, Any]
 MODELS = """
     ChunkCounts Usage Loss Document BatchLine UploadOffer Question ChunkContext Chunk ChunkInContext FoundChunk
     QueryMetadata Retrieval Citation Answer Feedback AuditEntry AcceptedQuestion AskedQuestion GapQuestion
-    NearestPassage Resolution Gap CollectionOptions Collection Build DeadLetter DeadReason DeadLettersResolved Erasure
+    NearestPassage Resolution Gap CollectionOptions OptionsInForce NumberedState Collection Build DeadLetter DeadReason
+    DeadLettersResolved Erasure
     Job Batch Key NewKey Budget TenantLimit RefusedEntry Sync Lookup Source Withheld Webhook Delivery NewWebhook Me
     LabelledSetSize LabelledSet Evaluation
 """.split()  # noqa: SIM905  a list would have a line for each
@@ -77,6 +78,7 @@ SUMMARIES = {
     "Citation": "A passage that the answer cites.",
     "Collection": "A collection with the state of its documents.",
     "CollectionOptions": "Options of a collection; None means that the server's setting applies.",
+    "NumberedState": "The number of a build and its state.",
     "DeadReason": "Number of dead letters with a reason.",
     "Erasure": "The progress of an erasure.",
     "FoundChunk": "A chunk in the result of a query.",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
@@ -25,7 +26,7 @@ from features.builds.schemas import (
 )
 from features.verification.domain import VerificationCounts
 from shared.domain.corpus.builds import Build
-from shared.domain.errors import Conflict
+from shared.domain.errors import Conflict, NotFound
 from shared.domain.jobs import OPEN_STATES
 from shared.domain.stored import known_fields
 from shared.http.access.auth import Manager, Reader
@@ -37,7 +38,7 @@ from shared.http.event_stream import HEARTBEAT, end_with_error, event, event_str
 from shared.http.feature_routes import FeatureRoutes
 from shared.http.openapi import event_content, problems, replies
 from shared.http.replies import JsonReply
-from shared.http.schemas.collections import CollectionOptionsView, MigrationBody
+from shared.http.schemas.collections import CollectionOptionsView, MigrationBody, OptionsInForceView
 from shared.http.schemas.common import CollectionName
 from shared.http.schemas.jobs import RunPhase
 from shared.http.schemas.problems import ProblemDetails
@@ -46,8 +47,13 @@ from shared.http.state import CollectionCacheDep, ServicesDep, ShutdownDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents
+from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections
+from shared.ledger.work.costs import BuildCost, Costs
 from shared.services.api import ApiServices
+from shared.services.options import options_in_force
+from shared.services.prices import price
+from shared.settings import Settings
 
 router = APIRouter(prefix="/v1/collections/{name}/builds", tags=["builds"], route_class=StrictRoute)
 
@@ -58,8 +64,7 @@ BuildNumber = Annotated[int, Path(ge=1, le=2**31 - 1, description="Number of the
 async def page(name: CollectionName, tenant: Reader, services: ServicesDep) -> Response:
     """List the builds of a collection: the live build, and builds that are being filled or follow it."""
     builds = await services.ledger[Builds].list(tenant, name)
-    views = await asyncio.gather(*(_view(build, services) for build in builds))
-    return JsonReply(BuildList(items=list(views)))
+    return JsonReply(BuildList(items=await _views(builds, services)))
 
 
 @router.get("/{number}", response_model=BuildView, responses=problems(401, 404, 422, 503))
@@ -236,16 +241,52 @@ def _points(counts: VerificationCounts) -> PointDifferencesView:
 
 
 async def _view(build: Build, services: ApiServices) -> BuildView:
+    (view,) = await _views([build], services)
+    return view
+
+
+async def _views(builds: Sequence[Build], services: ApiServices) -> list[BuildView]:
+    """Return views of builds of one tenant."""
+    costs = await services.ledger[Costs].of_builds(builds[0].tenant, [build.id for build in builds])
+    prices = await asyncio.to_thread(_prices, services.settings, costs)  # the list prices are loaded once: 0.3 s
+    return list(await asyncio.gather(*(_priced_view(build, prices.get(build.id), services) for build in builds)))
+
+
+async def _priced_view(build: Build, cost: float | None, services: ApiServices) -> BuildView:
     progress = await services.ledger[Builds].progress(build)
     return BuildView(
         build=build.number,
         state=build.state,
         embedding_model=build.embedding_model,
         options=CollectionOptionsView.of(build.options),
+        effective=OptionsInForceView.of(options_in_force(services.settings, build.options)),
         created_at=build.created_at,
         live_until=build.live_until,
         source_documents=progress.source_documents,
         copied=progress.copied,
         documents=dict(progress.documents),
+        eta_seconds=await _eta_seconds(build, services),
+        cost=cost,
         gate=None if build.gate is None else dict(build.gate),
     )
+
+
+async def _eta_seconds(build: Build, services: ApiServices) -> int | None:
+    """Return the time left of a build that is a job. The first build of a collection is none."""
+    if build.number == 1:
+        return None
+    try:
+        job = await services.ledger[Jobs].get(build.tenant, build.id)
+    except NotFound:  # it has just been deleted
+        return None
+    return None if job.eta is None else round(job.eta.total_seconds())
+
+
+def _prices(settings: Settings, costs: Sequence[BuildCost]) -> dict[UUID, float]:
+    """Return the price of each build's calls with a known price."""
+    prices: dict[UUID, float] = {}
+    for cost in costs:
+        each = price(settings, cost.kind, cost.usage, cost.model, cost.tier)
+        if each is not None:
+            prices[cost.build_id] = round(prices.get(cost.build_id, 0.0) + each, 8)
+    return prices

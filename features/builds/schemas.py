@@ -9,8 +9,8 @@ from pydantic import Field
 
 from shared.domain.states import BuildState, DocumentState
 from shared.http.schemas.calibration import NDCG
-from shared.http.schemas.collections import CollectionOptionsView
-from shared.http.schemas.common import BodyModel, ReplyModel, example
+from shared.http.schemas.collections import CollectionOptionsView, OptionsInForceView
+from shared.http.schemas.common import BodyModel, ReplyModel, example, example_of
 from shared.http.schemas.jobs import RunPhase
 
 _BUILD: dict[str, Any] = {
@@ -29,11 +29,14 @@ _BUILD: dict[str, Any] = {
         "context": None,
         "filterable": {},
     },
+    "effective": example_of(OptionsInForceView),
     "created_at": "2026-10-01T09:00:00Z",
     "live_until": None,
     "source_documents": 1250,
     "copied": 800,
     "documents": {"ready": 640, "searchable": 160},
+    "eta_seconds": 210,
+    "cost": 0.84,
     "gate": None,
 }
 
@@ -47,6 +50,7 @@ class BuildView(ReplyModel):
     )
     embedding_model: str
     options: CollectionOptionsView = Field(description="A null option uses the server's setting")
+    effective: OptionsInForceView | None = Field(None, description="The options in force")
     created_at: datetime
     live_until: datetime | None = Field(
         description="Time at which another build became live; null if this build was never replaced"
@@ -54,6 +58,14 @@ class BuildView(ReplyModel):
     source_documents: int = Field(description="Number of documents in the live build")
     copied: int = Field(description="Number of documents copied to the build")
     documents: dict[DocumentState, int] = Field(description="Number of documents in each state")
+    eta_seconds: int | None = Field(
+        None,
+        description="Time for the unfinished documents at the rate of the last minute; null if none finished then, and"
+        " for the first build",
+    )
+    cost: float | None = Field(
+        None, description="Costs of all calls for the build with a known price; null if there are none"
+    )
     gate: dict[str, Any] | None = Field(None, description="Latest report of the gate")
 
 

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 def _work(parts: Parts) -> EvaluationWork:
     from features.evaluation.job import EvaluationWork
     from features.evaluation.ledger.evaluations import Evaluations
+    from shared.ledger.builds.builds import Builds
     from shared.ledger.model.collections import Collections
     from shared.services.query import evaluated_retriever_of
 
-    return EvaluationWork(parts.ledger[Evaluations], parts.ledger[Collections], evaluated_retriever_of(parts))
+    ledger = parts.ledger
+    return EvaluationWork(ledger[Evaluations], ledger[Collections], ledger[Builds], evaluated_retriever_of(parts))
 
 
 def _erased_tables() -> Sequence[ErasedTable]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,11 +12,13 @@ from typing import Any
 from features.evaluation.collection import EvaluationQuestion, FinishedQueries, evaluate_collection
 from features.evaluation.ledger.evaluations import EvaluationJob, Evaluations
 from features.evaluation.results import Json
+from features.evaluation.searched import build_to_search
 from features.evaluation.strategies import select_strategies
 from shared.domain.corpus.collections import Collection
 from shared.domain.errors import Transient
 from shared.domain.jobs import JobClaim
 from shared.domain.stored import known_fields
+from shared.ledger.builds.builds import Builds
 from shared.ledger.model.collections import Collections
 from shared.maintenance.jobs.progress import watched
 from shared.maintenance.jobs.retries import retried
@@ -33,25 +35,33 @@ class EvaluationWork(JobWork):
     Args:
         evaluations: evaluations in the ledger.
         collections: collections in the ledger.
+        builds: their builds.
         retriever: searches as for users, but without logging queries.
     """
 
     evaluations: Evaluations
     collections: Collections
+    builds: Builds
     retriever: Retriever
 
     async def work(self, claim: JobClaim) -> None:
-        """Evaluate the live build, and save the results.
+        """Evaluate the live build, or the named one, and save the results.
 
         Raises:
-            NotFound: the collection was deleted.
-            Conflict: another build became live during the evaluation.
+            NotFound: the collection or the build was deleted.
+            Conflict: another build became live during the evaluation, or the named one is being deleted.
             Permanent: it made no progress for too long.
             Transient: an engine or a provider was unavailable for too long.
         """
         job = await retried(self.evaluations.claimed)(claim)
-        collection = await retried(self.collections.get)(claim.tenant, claim.collection)
-        retriever = LiveRetriever(self.retriever, self.collections.get)
+        assert job.request is not None
+        number = job.request.build
+
+        def searched(tenant: str, name: str) -> Awaitable[Collection]:
+            return build_to_search(self.collections, self.builds, tenant, name, number)
+
+        collection = await retried(searched)(claim.tenant, claim.collection)
+        retriever = LiveRetriever(self.retriever, searched)
         async with watched() as progressed:
             results = await self._evaluate(claim, collection, job, retriever, progressed)
         await retried(retriever.require_live)(collection)

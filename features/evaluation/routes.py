@@ -28,6 +28,7 @@ from features.evaluation.schemas import (
     LabelledSetView,
     SetName,
 )
+from features.evaluation.searched import build_to_search
 from features.evaluation.strategies import BY_NAME, STRATEGIES, select_baseline, select_strategies
 from shared.domain.corpus.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
@@ -44,6 +45,7 @@ from shared.http.schemas.common import CollectionName
 from shared.http.schemas.jobs import RunPhase
 from shared.http.state import ServicesDep
 from shared.http.strict_route import StrictRoute
+from shared.ledger.builds.builds import Builds
 from shared.ledger.model.collections import Collections
 from shared.services.api import ApiServices
 
@@ -130,7 +132,7 @@ async def evaluate(
 ) -> Response:
     """Search a collection for every question of a labelled set with several strategies, and measure their quality.
 
-    The existing collection is searched with its own weights; queries are not logged. The reply is sent
+    The live build, or the named one, is searched with its own weights; queries are not logged. The reply is sent
     at once, and GET returns the progress. The evaluation is `queued` until an index worker has a free slot, and it does
     not depend on the client or on this server. Deleting it stops it. A tenant may have 20 queued evaluations.
     """
@@ -139,17 +141,20 @@ async def evaluate(
     strategies = select_strategies(body.strategies)
     possible = [strategy for strategy in strategies if strategy.layout == "chunks"]
     baseline = select_baseline(body.baseline, possible or strategies)
-    collection = require_served(await services.ledger[Collections].get(tenant, name), services.embeddings)
+    collections, builds = services.ledger[Collections], services.ledger[Builds]
+    searched = await build_to_search(collections, builds, tenant, name, body.build)
+    collection = require_served(searched, services.embeddings)
     if body.questions is not None:
         questions = body.questions
     else:
         stored = await services.ledger[LabelledSets].set_of(tenant, collection.name, body.labelled_set or "")
         questions = _set_view(stored).questions
     notes = await _missing_labels(services, collection, [_labelled(question) for question in questions])
-    work = EvaluationRequest(_rows(questions), [strategy.name for strategy in strategies], baseline, notes)
+    names = [strategy.name for strategy in strategies]
+    work = EvaluationRequest(_rows(questions), names, baseline, notes, body.build)
     job = await services.ledger[Evaluations].start(collection, body.labelled_set, work)
     services.wakeups.wake("runs")
-    return JsonReply(_view(job), 202)
+    return JsonReply(_view(job, await _numbers(services, collection)), 202)
 
 
 @router.get("/evaluations", response_model=EvaluationList, responses=problems(401, 404, 422))
@@ -158,14 +163,17 @@ async def list_runs(name: CollectionName, tenant: Manager, services: ServicesDep
     collection = await services.ledger[Collections].get(tenant, name)
     jobs = await services.ledger[Evaluations].all_of(collection)
     names = [strategy.name for strategy in (*STRATEGIES, *BY_NAME) if strategy.layout == "chunks"]
-    return JsonReply(EvaluationList(items=[_view(job, {"rows": job.progress.rows}) for job in jobs], strategies=names))
+    numbers = await _numbers(services, collection)
+    items = [_view(job, numbers, {"rows": job.progress.rows}) for job in jobs]
+    return JsonReply(EvaluationList(items=items, strategies=names))
 
 
 @router.get("/evaluations/{evaluation_id}", response_model=EvaluationView, responses=problems(401, 404, 422))
 async def get_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Return an evaluation with its progress or its results."""
     collection = await services.ledger[Collections].get(tenant, name)
-    return JsonReply(_view(await services.ledger[Evaluations].get(evaluation_id, collection)))
+    job = await services.ledger[Evaluations].get(evaluation_id, collection)
+    return JsonReply(_view(job, await _numbers(services, collection)))
 
 
 @router.get(
@@ -236,12 +244,19 @@ def _set_view(stored: StoredLabelledSet) -> LabelledSetView:
     return LabelledSetView(set=stored.name, questions=questions, changed_at=stored.changed_at)
 
 
-def _view(job: EvaluationJob, results: dict[str, Any] | None = None) -> EvaluationView:
-    """Return the view of an evaluation, with these results instead of its own."""
+async def _numbers(services: ApiServices, collection: Collection) -> dict[UUID, int]:
+    """Return the numbers of a collection's builds by their ids."""
+    builds = await services.ledger[Builds].list(collection.tenant, collection.name)
+    return {build.id: build.number for build in builds}
+
+
+def _view(job: EvaluationJob, numbers: Mapping[UUID, int], results: dict[str, Any] | None = None) -> EvaluationView:
+    """Return a view with these results instead of its own; `numbers` are the numbers of builds by their ids."""
     progress = {name: value for name, value in asdict(job.progress).items() if name != "rows"}
     return EvaluationView(
         **progress,
         id=job.id,
+        build=numbers.get(job.collection_id),
         state=RunPhase(job.state),
         error=job.error,
         created_at=job.created_at,

@@ -67,6 +67,9 @@ class EvaluateBody(BodyModel):
         description="Names of strategies, as in `foreask eval`; null for all that do not call a model per question",
     )
     baseline: str | None = Field(None, description="Strategy to compare the others with; null for `text`")
+    build: int | None = Field(
+        None, ge=1, le=2**31 - 1, description="Number of the build to search; null for the live build"
+    )
 
 
 class EvaluationView(ReplyModel):
@@ -75,6 +78,7 @@ class EvaluationView(ReplyModel):
     model_config = example(
         id=_RUN_ID,
         labelled_set="helpdesk-2026",
+        build=1,
         questions=142,
         state="running",
         strategy="text",
@@ -90,6 +94,7 @@ class EvaluationView(ReplyModel):
     labelled_set: str | None = Field(
         description="Name of the labelled set; null if the request contained the questions"
     )
+    build: int | None = Field(description="Number of the searched build; null if it was deleted")
     questions: int
     state: RunPhase = Field(description="`queued`: it waits for a free slot of an index worker")
     strategy: str | None = Field(description="Current strategy")

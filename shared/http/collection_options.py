@@ -6,7 +6,7 @@ import dataclasses
 
 from shared.domain.corpus.collections import Collection, CollectionOptions
 from shared.domain.errors import InvalidInput
-from shared.http.schemas.collections import CollectionChange, MigrationBody
+from shared.http.schemas.collections import MigrationBody, OptionsBody
 from shared.services.api import ApiServices
 from shared.services.ingest import generation_strategy
 from shared.settings import Settings
@@ -21,7 +21,7 @@ def require_embedding(name: str, services: ApiServices) -> None:
         )
 
 
-def require_sizes_fit(change: CollectionChange | CollectionOptions, settings: Settings) -> None:
+def require_sizes_fit(change: OptionsBody | CollectionOptions, settings: Settings) -> None:
     """Raise `InvalidInput` if chunks, overlap and sections cannot have these sizes."""
     most = change.chunk_max_chars or settings.chunk_max_chars
     overlap = settings.chunk_overlap_chars if change.chunk_overlap_chars is None else change.chunk_overlap_chars
@@ -38,7 +38,7 @@ def require_sizes_fit(change: CollectionChange | CollectionOptions, settings: Se
         )
 
 
-def require_context_possible(change: CollectionChange, settings: Settings) -> None:
+def require_context_possible(change: OptionsBody, settings: Settings) -> None:
     """Raise `InvalidInput` if the option `context` is switched on, and the language model cannot write it."""
     model = settings.llm_model
     if change.context and model is not None and generation_strategy(settings, model) != "list":

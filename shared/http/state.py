@@ -16,7 +16,7 @@ from shared.http.queries.query_log import QueryLogWriter
 from shared.http.shutdown import Shutdown
 from shared.services.api import ApiServices
 from shared.settings import Settings
-from shared.vectors.sizes import Sizes
+from shared.vectors.sizes import CollectionSizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class HttpState:
     key_cache: KeyCache
     quotas: Quotas
     query_budgets: QueryBudgets
-    sizes: Sizes
+    sizes: CollectionSizes
     query_log: QueryLogWriter
     shutdown: Shutdown
     made: dict[Callable[[ApiServices], object], object] = field(default_factory=dict)
@@ -65,6 +65,6 @@ CollectionCacheDep = Annotated[CollectionCache, part(lambda state: state.collect
 KeyCacheDep = Annotated[KeyCache, part(lambda state: state.key_cache)]
 QuotasDep = Annotated[Quotas, part(lambda state: state.quotas)]
 QueryBudgetsDep = Annotated[QueryBudgets, part(lambda state: state.query_budgets)]
-SizesDep = Annotated[Sizes, part(lambda state: state.sizes)]
+SizesDep = Annotated[CollectionSizes, part(lambda state: state.sizes)]
 QueryLogDep = Annotated[QueryLogWriter, part(lambda state: state.query_log)]
 ShutdownDep = Annotated[Shutdown, part(lambda state: state.shutdown)]

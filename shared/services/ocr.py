@@ -30,13 +30,18 @@ def ocr_of(settings: Settings) -> Callable[[str | None], OcrData] | None:
         return None
 
     def ocr(option: str | None) -> OcrData:
-        languages = _languages(option or settings.ocr_languages)
+        languages = _languages(chosen_languages(settings, option))
         found = scans.available(languages)
         if found is None:
             raise Permanent(f"The pages cannot be read by OCR: {scans.lacking(languages)}")
         return found
 
     return ocr
+
+
+def chosen_languages(settings: Settings, option: str | None) -> str | None:
+    """Return the languages of a collection with this option; None: the usual ones that are installed."""
+    return option or settings.ocr_languages
 
 
 def log_if_off(settings: Settings) -> None:

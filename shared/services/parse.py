@@ -115,6 +115,11 @@ def parser_of(parts: Parts) -> ParseStage:
     )
 
 
+def describes_pictures(settings: Settings, option: bool | None) -> bool:
+    """Return whether pictures are described in a collection with this option."""
+    return settings.captions == "on" if option is None else option
+
+
 def pictures_of(settings: Settings) -> Callable[[bool | None], int]:
     """Return a function from a collection's option `captions` to the maximum number of pictures of a document.
 
@@ -124,12 +129,11 @@ def pictures_of(settings: Settings) -> Callable[[bool | None], int]:
         InvalidInput: the settings want descriptions, but no library can read pictures.
     """
     lacking = find_spec("PIL") is None or find_spec("pypdfium2") is None
-    by_default = settings.captions == "on"
-    if by_default and lacking:
+    if describes_pictures(settings, None) and lacking:
         raise InvalidInput(f"FOREASK_CAPTIONS is on, but {_NO_PICTURES}", field="FOREASK_CAPTIONS")
 
     def most(option: bool | None) -> int:
-        if not (by_default if option is None else option):
+        if not describes_pictures(settings, option):
             return 0
         if lacking:
             raise Permanent(f"The collection's option captions is on, but {_NO_PICTURES}")

@@ -145,3 +145,11 @@ class Sizes:
             size.until = size.ended + max(least, _REST * (size.ended - started))
         finally:
             size.counting = None
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionSizes:
+    """Counts of collections: of all points, and of the chunks among them."""
+
+    points: Sizes
+    chunks: Sizes

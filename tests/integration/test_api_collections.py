@@ -5,6 +5,14 @@ import pytest
 from shared.domain.corpus.collections import CollectionOptions
 from shared.domain.errors import Unavailable
 from shared.http.schemas.collections import CollectionView
+from shared.ingest.generate.prompts import (
+    CONTEXT_PROMPT_VERSION,
+    CONTEXT_SYSTEM,
+    LIST_SYSTEM,
+    LIST_TEMPLATE,
+    PROMPT_VERSION,
+)
+from shared.ledger.builds.builds import Builds
 from shared.ledger.model.collections import Collections
 from tests.support.api import calling, ready, work
 from tests.support.planted import guards
@@ -28,6 +36,42 @@ async def test_put_creates_collection_then_replaces_its_options(client, services
     assert stored.options == CollectionOptions(questions_per_chunk="auto", chunk_overlap_chars=0)
     shown = CollectionView.model_validate_json((await client.get("/v1/collections/a")).content)
     assert shown == changed.model_copy(update={"points_age_seconds": shown.points_age_seconds})
+
+
+async def test_options_in_force_are_own_or_settings(client, settings):
+    await put(client, "a", questions_per_chunk=7, prompt="Ask about {text}", context=True)
+    shown = (await client.get("/v1/collections/a")).json()
+
+    own, defaults = shown["effective"], shown["defaults"]
+    assert (own["questions_per_chunk"], own["prompt"]) == (7, "Ask about {text}")
+    assert (own["prompt_version"], own["instructions"]) == (CONTEXT_PROMPT_VERSION, CONTEXT_SYSTEM)
+    assert (defaults["questions_per_chunk"], defaults["prompt"]) == (settings.questions_per_chunk, LIST_TEMPLATE)
+    assert (defaults["prompt_version"], defaults["instructions"]) == (PROMPT_VERSION, LIST_SYSTEM)
+    assert own["chunk_max_chars"] == defaults["chunk_max_chars"] == settings.chunk_max_chars
+    (listed,) = (await client.get("/v1/collections")).json()["items"]
+    assert listed == shown | {"effective": None, "defaults": None, "points_age_seconds": listed["points_age_seconds"]}
+
+
+@guards(
+    "shared/ledger/builds/builds.sql",
+    "live_until = NULL, description = :description WHERE",
+    "live_until = NULL WHERE",
+    means="a switch to another build removes the description of the collection",
+)
+async def test_description_stays_until_it_is_changed(client, services):
+    await put(client, "a", description="Rules for staff")
+    _, changed = await put(client, "a", questions_per_chunk=7)
+    assert changed.description == "Rules for staff"
+    await client.post("/v1/collections/a/builds", json={"questions_per_chunk": 5})
+    while await services.ledger[Builds].fill():
+        pass
+    assert (await client.post("/v1/collections/a/builds/2/switch", json={"force": True})).status_code == 200
+
+    shown = (await client.get("/v1/collections/a")).json()
+    assert (shown["description"], shown["options"]["questions_per_chunk"]) == ("Rules for staff", 5)
+    assert shown["builds"] == [{"build": 1, "state": "following"}, {"build": 2, "state": "live"}]
+    _, changed = await put(client, "a", description="")
+    assert changed.description is None
 
 
 async def test_upload_keeps_existing_collection_options(client, services):
@@ -62,6 +106,7 @@ async def test_collection_view_counts_documents_by_state_and_points(client, once
     document = (await client.get("/v1/documents", params={"state": "ready"})).json()["items"][0]
     assert shown["documents"] == {"ready": 1, "queued": 1}
     assert shown["points"] == document["questions"] + document["chunks"]["indexed"]
+    assert shown["chunks"] == document["chunks"]["indexed"]
 
 
 @pytest.mark.parametrize("change", ["another document", "an edit"])

@@ -18,6 +18,7 @@ from shared.ledger.work.backlog import Backlogs
 from tests.conftest import Library
 from tests.support.api import calling, work
 from tests.support.labelled import QRELS, QUERIES, QUESTIONS, TEXTS
+from tests.support.planted import guards
 from tests.support.waiting import eventually
 
 SET = "/v1/collections/default/labelled-sets/birds"
@@ -268,18 +269,55 @@ async def _is_leased(services):
         ).scalar_one_or_none()
 
 
+async def build_with_all_documents(services, settings):
+    build = await services.ledger[Builds].start(
+        "default", "default", options=CollectionOptions(), embedding_model=settings.embedding_model
+    )
+    while await services.ledger[Builds].fill():
+        pass
+    while await services.ledger[Backlogs].due():
+        await work(services)
+    return build
+
+
+@guards(
+    "features/evaluation/routes.py",
+    "build_to_search(collections, builds, tenant, name, body.build)",
+    "build_to_search(collections, builds, tenant, name, None)",
+    means="an evaluation of a build is listed as one of the live build",
+)
+@guards(
+    "features/evaluation/job.py",
+    "return build_to_search(self.collections, self.builds, tenant, name, number)",
+    "return build_to_search(self.collections, self.builds, tenant, name, None)",
+    means="an evaluation of a build searches the live build",
+)
+async def test_named_build_is_evaluated_before_its_switch(settings, services, labelled):
+    request = {"questions": labelled, "strategies": ["text"]}
+    async with calling(settings, services) as api:
+        build = await build_with_all_documents(services, settings)
+        async with services.database.begin() as connection:
+            await connection.execute(
+                Statement("DELETE FROM documents WHERE collection_id = :id AND external_id <> 'p0'"), {"id": build.id}
+            )
+        live = await finished(api, (await api.post(RUNS, json=request)).json())
+        other = await finished(api, (await api.post(RUNS, json=request | {"build": 2})).json())
+        missing = await api.post(RUNS, json=request | {"build": 3})
+        await services.ledger[Builds].drop("default", "default", 2)
+        dropped = await api.post(RUNS, json=request | {"build": 2})
+        listed = (await api.get(RUNS)).json()["items"]
+    assert [each["build"] for each in (live, other)] == [1, 2]
+    assert [each["build"] for each in listed] == [2, 1]
+    assert other["results"]["rows"][0]["ndcg@10"] != live["results"]["rows"][0]["ndcg@10"]
+    assert (missing.status_code, dropped.status_code) == (404, 409)
+
+
 async def test_run_over_replaced_build_fails(settings, services, labelled, provider, runner):
     async with calling(settings, services) as api:
         provider.script(embedding_latency_seconds=0.5)
         started = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
         await eventually(lambda: runner.claimed == 1)
-        build = await services.ledger[Builds].start(
-            "default", "default", options=CollectionOptions(), embedding_model=settings.embedding_model
-        )
-        while await services.ledger[Builds].fill():
-            pass
-        while await services.ledger[Backlogs].due():
-            await work(services)
+        build = await build_with_all_documents(services, settings)
         await services.ledger[Builds].switch("default", "default", build.number)
         run = await finished(api, started)
     assert (run["state"], run["results"]) == ("failed", None)

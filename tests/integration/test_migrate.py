@@ -100,6 +100,39 @@ def write_labels(path):
     Path(path).write_bytes(b"\n".join(map(orjson.dumps, lines)))
 
 
+@guards(
+    "shared/ledger/jobs/jobs.py",
+    " or (kind == JobKind.BUILD and state == JobState.DONE)",
+    "",
+    means="a filled build has no time left while its documents are processed",
+)
+@guards(
+    "shared/ledger/work/costs.sql",
+    "s.collection_id = ANY(CAST(:builds AS uuid[]))",
+    "s.job_id = ANY(CAST(:builds AS uuid[]))",
+    means="a build shows no costs",
+)
+async def test_build_shows_options_cost_and_time_left(filled, two_embeddings):
+    prompt = "Write {count} other questions: {text}"
+    started = (await filled.post(BUILDS, json={"prompt": prompt, "embedding": "other"})).raise_for_status().json()
+    while await two_embeddings.ledger[Builds].fill():
+        pass
+    async with two_embeddings.database.begin() as connection:  # one of them finishes
+        ready = "UPDATE documents SET state = 'ready' WHERE state <> 'ready' AND external_id = '0.md'"
+        await connection.execute(Statement(ready))
+    processing = (await filled.get(f"{BUILDS}/2")).json()
+    await process_all(two_embeddings)
+    settings = two_embeddings.settings
+    priced = {name: each.model_copy(update={"price": 1e6}) for name, each in settings.embeddings.items()}
+    async with calling(settings.model_copy(update={"embeddings": priced}), two_embeddings) as api:
+        live, finished = (await api.get(BUILDS)).json()["items"]
+
+    assert started["effective"]["prompt"] == prompt != live["effective"]["prompt"]
+    assert (processing["state"], processing["eta_seconds"] > 0) == ("following", True)
+    assert (finished["eta_seconds"], live["eta_seconds"], live["cost"]) == (None, None, None)
+    assert finished["cost"] > 1
+
+
 async def test_build_lifecycle_works_over_http(filled, two_embeddings, provider):
     provider.reset()
     started = (await filled.post(BUILDS, json={"embedding": "other"})).raise_for_status().json()

@@ -54,6 +54,8 @@ __all__ = [
     "NearestPassage",
     "NewKey",
     "NewWebhook",
+    "NumberedState",
+    "OptionsInForce",
     "QueryMetadata",
     "Question",
     "RefusedEntry",
@@ -577,10 +579,46 @@ class CollectionOptions(Model):
     filterable: dict[str, str] = {}
 
 
+class OptionsInForce(Model):
+    """The value of each option, whether a collection or the server's settings have set it.
+
+    Attributes:
+        prompt: template of the prompt, with its placeholders.
+        instructions: instructions that the model gets in front of every prompt.
+        prompt_version: version of the instructions, with which all questions are generated again if it changes.
+        section_max_chars: None: documents are not divided into sections.
+        ocr_languages: None: the installed ones of English, German, French and Spanish.
+    """
+
+    questions_per_chunk: int | str
+    prompt: str
+    instructions: str
+    prompt_version: str
+    chunk_max_chars: int
+    chunk_overlap_chars: int
+    prepend_questions: bool
+    section_max_chars: int | None = None
+    ocr_languages: str | None = None
+    captions: bool
+    context: bool
+
+
+class NumberedState(Model):
+    """The number of a build and its state.
+
+    Attributes:
+        state: `live`, `filling`, `paused`, `following` or `dropping`.
+    """
+
+    build: int
+    state: str
+
+
 class Collection(Model):
     """A collection with the state of its documents.
 
     Attributes:
+        description: purpose of the collection, for people.
         embedding_model: name of the embedding.
         options: a None option uses the server's setting.
         languages: languages of the texts so far (ISO 639-1).
@@ -589,10 +627,15 @@ class Collection(Model):
         documents: number of documents in each state; states without documents are absent.
         points: number of points in Qdrant, counted again when a document finishes; None while Qdrant is unavailable.
         points_age_seconds: time since the start of that count; a large collection is counted less often.
+        chunks: number of chunks among the points, counted in the same way; the others are questions.
         calibration: calibration of the channels; None if their weights are equal.
+        builds: builds of the collection, in order of number.
+        effective: the options in force; None in lists.
+        defaults: values of options that a collection does not set, from the server's settings; None in lists.
     """
 
     name: str
+    description: str | None = None
     embedding_model: str
     options: CollectionOptions
     created_at: datetime
@@ -602,7 +645,11 @@ class Collection(Model):
     documents: dict[str, int] = {}
     points: int | None = None
     points_age_seconds: float | None = None
+    chunks: int | None = None
     calibration: Json | None = None
+    builds: list[NumberedState] = []
+    effective: OptionsInForce | None = None
+    defaults: OptionsInForce | None = None
 
 
 class Build(Model):
@@ -613,10 +660,14 @@ class Build(Model):
         state: `live`: the build answers queries. `following`: it has all documents and receives all changes. Values:
             `live`, `filling`, `paused`, `following`, `dropping`.
         options: a None option uses the server's setting.
+        effective: the options in force.
         live_until: time at which another build became live; None if this build was never replaced.
         source_documents: number of documents in the live build.
         copied: number of documents copied to the build.
         documents: number of documents in each state.
+        eta_seconds: time for the unfinished documents at the rate of the last minute; None if none finished then, and
+            for the first build.
+        cost: costs of all calls for the build with a known price; None if there are none.
         gate: latest report of the gate.
     """
 
@@ -624,11 +675,14 @@ class Build(Model):
     state: str
     embedding_model: str
     options: CollectionOptions
+    effective: OptionsInForce | None = None
     created_at: datetime
     live_until: datetime | None = None
     source_documents: int
     copied: int
     documents: dict[str, int] = {}
+    eta_seconds: int | None = None
+    cost: float | None = None
     gate: Json | None = None
 
 
@@ -1098,6 +1152,7 @@ class Evaluation(Model):
 
     Attributes:
         labelled_set: name of the labelled set; None if the request contained the questions.
+        build: number of the searched build; None if it was deleted.
         state: `queued`: it waits for a free slot of an index worker. Values: `queued`, `running`, `done`, `failed`,
             `cancelled`.
         strategy: current strategy.
@@ -1107,6 +1162,7 @@ class Evaluation(Model):
 
     id: str
     labelled_set: str | None = None
+    build: int | None = None
     questions: int
     state: str
     strategy: str | None = None

@@ -22,12 +22,14 @@ class EvaluationRequest:
         strategies: names of strategies.
         baseline: name of the strategy with which the others are compared.
         notes: sentences about the labels, for the results.
+        build: number of the build to search; None: the live build.
     """
 
     questions: Sequence[Mapping[str, Any]]
     strategies: Sequence[str]
     baseline: str
     notes: Sequence[str] = ()
+    build: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

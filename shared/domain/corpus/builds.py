@@ -42,6 +42,14 @@ class Build:
 
 
 @dataclass(frozen=True, slots=True)
+class NumberedState:
+    """The number of a build within its collection, and its state."""
+
+    build: int
+    state: BuildState
+
+
+@dataclass(frozen=True, slots=True)
 class BuildProgress:
     """The progress of a build.
 

@@ -85,6 +85,7 @@ class Collection:
     languages: tuple[str, ...] = ()  # languages detected in its texts so far
     metadata_fields: tuple[str, ...] = ()  # fields of its documents' metadata so far, undeclared ones too
     damage: Damage | None = None
+    description: str | None = None  # its purpose, for people
 
     @property
     def location(self) -> IndexLocation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from shared.domain.corpus.filterable import MOST_FIELDS, FieldType
 from shared.domain.corpus.metadata_fields import MOST_KNOWN_FIELDS
 from shared.domain.errors import InvalidInput
-from shared.domain.states import DocumentState
+from shared.domain.states import BuildState, DocumentState
 from shared.http.schemas.calibration import CalibrationView
 from shared.http.schemas.common import BodyModel, ReplyModel, example
 from shared.ingest.generate.prompts import validate_template
@@ -44,12 +44,8 @@ QuestionCount = Annotated[
 ]
 
 
-class CollectionChange(BodyModel):
-    """Options and embedding of a collection. An absent or null option uses the server's setting."""
-
-    model_config = example(
-        questions_per_chunk=5, chunk_max_chars=2000, chunk_overlap_chars=100, filterable={"department": "keyword"}
-    )
+class OptionsBody(BodyModel):
+    """Options and embedding of a collection or a build."""
 
     questions_per_chunk: QuestionCount | None = Field(
         None, description="Number of questions per chunk; `auto` selects 3 to 10 by the length of the chunk"
@@ -97,7 +93,25 @@ class CollectionChange(BodyModel):
     )
 
 
-class MigrationBody(CollectionChange):
+class CollectionChange(OptionsBody):
+    """Description, options and embedding of a collection. An absent or null option uses the server's setting."""
+
+    model_config = example(
+        description="Rules for staff, from the intranet",
+        questions_per_chunk=5,
+        chunk_max_chars=2000,
+        chunk_overlap_chars=100,
+        filterable={"department": "keyword"},
+    )
+
+    description: str | None = Field(
+        None,
+        max_length=500,
+        description="Purpose of the collection, for people. If absent, it is unchanged; an empty text removes it",
+    )
+
+
+class MigrationBody(OptionsBody):
     """Options to change. Absent options are unchanged."""
 
     model_config = example(chunk_max_chars=1200, embedding="bge-m3")
@@ -122,9 +136,50 @@ class CollectionOptionsView(ReplyModel):
     )
 
 
+_OPTIONS_IN_FORCE: dict[str, Any] = {
+    "questions_per_chunk": 5,
+    "prompt": "Write {count} questions that the chunk below answers.\n\n{text}",
+    "instructions": "You write the questions that people will ask of a search engine.",
+    "prompt_version": "2",
+    "chunk_max_chars": 2000,
+    "chunk_overlap_chars": 100,
+    "prepend_questions": False,
+    "section_max_chars": None,
+    "ocr_languages": None,
+    "captions": False,
+    "context": False,
+}
+
+
+class OptionsInForceView(ReplyModel):
+    """The value of each option, whether a collection or the server's settings have set it."""
+
+    model_config = example(**_OPTIONS_IN_FORCE)
+
+    questions_per_chunk: int | Literal["auto"]
+    prompt: str = Field(description="Template of the prompt, with its placeholders")
+    instructions: str = Field(description="Instructions that the model gets in front of every prompt")
+    prompt_version: str = Field(
+        description="Version of the instructions, with which all questions are generated again if it changes"
+    )
+    chunk_max_chars: int
+    chunk_overlap_chars: int
+    prepend_questions: bool
+    section_max_chars: int | None = Field(description="null: documents are not divided into sections")
+    ocr_languages: str | None = Field(description="null: the installed ones of English, German, French and Spanish")
+    captions: bool
+    context: bool
+
+
+class NumberedStateView(ReplyModel):
+    build: int
+    state: BuildState
+
+
 class CollectionView(ReplyModel):
     model_config = example(
         name="handbook",
+        description="Rules for staff, from the intranet",
         embedding_model="text-embedding-3-small",
         options={
             "questions_per_chunk": 5,
@@ -144,9 +199,14 @@ class CollectionView(ReplyModel):
         documents={"ready": 12, "searchable": 1},
         points=310,
         points_age_seconds=0.8,
+        chunks=48,
+        builds=[{"build": 1, "state": "live"}],
+        effective=_OPTIONS_IN_FORCE,
+        defaults=_OPTIONS_IN_FORCE | {"questions_per_chunk": "auto"},
     )
 
     name: str
+    description: str | None = Field(None, description="Purpose of the collection, for people")
     embedding_model: str = Field(description="Name of the embedding")
     options: CollectionOptionsView = Field(description="A null option uses the server's setting")
     created_at: datetime
@@ -167,8 +227,16 @@ class CollectionView(ReplyModel):
     points_age_seconds: float | None = Field(
         None, description="Time since the start of that count; a large collection is counted less often"
     )
+    chunks: int | None = Field(
+        None, description="Number of chunks among the points, counted in the same way; the others are questions"
+    )
     calibration: CalibrationView | None = Field(
         None, description="Calibration of the channels; null if their weights are equal"
+    )
+    builds: list[NumberedStateView] = Field([], description="Builds of the collection, in order of number")
+    effective: OptionsInForceView | None = Field(None, description="The options in force; null in lists")
+    defaults: OptionsInForceView | None = Field(
+        None, description="Values of options that a collection does not set, from the server's settings; null in lists"
     )
 
 

@@ -10,8 +10,8 @@ import orjson
 from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import Refused
 from shared.ingest.generate import description, per_question, question_list
-from shared.ingest.generate.prompts import CONTEXT_PROMPT_VERSION, PROMPT_VERSION
-from shared.ingest.generate.types import GeneratedQuestions, GenerationOptions
+from shared.ingest.generate.prompts import CONTEXT_PROMPT_VERSION, PROMPT_VERSION, WORD_SYSTEM, WORD_TASK
+from shared.ingest.generate.types import GeneratedQuestions, GenerationOptions, PromptInUse
 from shared.providers.chat import ChatModel, ChatRequest
 
 
@@ -27,9 +27,22 @@ def key_of(
     tenant: str, model: str, content: ChunkContent, options: GenerationOptions, calls: Sequence[ChatRequest]
 ) -> bytes:
     """Return the content key of a chunk with these calls, as returned by `requests`."""
-    version = CONTEXT_PROMPT_VERSION if options.writes_context(content) else PROMPT_VERSION
+    version = _version(has_context=options.writes_context(content))
     bodies = [call.body(model) for call in calls]
     return hashlib.sha256(orjson.dumps([tenant, version, options.strategy, bodies])).digest()
+
+
+def prompt_in_use(options: GenerationOptions) -> PromptInUse:
+    """Return the prompt of texts with these options."""
+    if options.strategy == "per-question":
+        instructions = f"{WORD_SYSTEM}\n\n{WORD_TASK}"
+        return PromptInUse(per_question.template_of(options), instructions, _version(has_context=False))
+    instructions = question_list.instructions_of(options)
+    return PromptInUse(question_list.template_of(options), instructions, _version(has_context=options.context))
+
+
+def _version(*, has_context: bool) -> str:
+    return CONTEXT_PROMPT_VERSION if has_context else PROMPT_VERSION
 
 
 def requests(content: ChunkContent, options: GenerationOptions) -> list[ChatRequest]:

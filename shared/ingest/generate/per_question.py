@@ -60,11 +60,11 @@ _PLAIN = re.compile(r"[\w '-]{3,40}")
 
 def requests(content: ChunkContent, options: GenerationOptions) -> list[ChatRequest]:
     """Return one call per question, without repetitions: sentences spread over the text, question words in turn."""
-    prompt = render(options.template or WORD_TEMPLATE, content, count=1, text=content.text).strip()
+    prompt = render(template_of(options), content, count=1, text=content.text).strip()
     text_names, _ = _names(content.text)
     starts = [
         (sentence, *_STARTS[index % len(_STARTS)])
-        for index, sentence in enumerate(_spread(content.text, _count(options)))
+        for index, sentence in enumerate(_spread(content.text, count_of(options)))
     ]
     calls = []
     for sentence, word, continuations in dict.fromkeys(starts):
@@ -75,7 +75,11 @@ def requests(content: ChunkContent, options: GenerationOptions) -> list[ChatRequ
     return calls
 
 
-def _count(options: GenerationOptions) -> int:
+def template_of(options: GenerationOptions) -> str:
+    return options.template or WORD_TEMPLATE
+
+
+def count_of(options: GenerationOptions) -> int:
     return DEFAULT_COUNT if options.questions_per_chunk == "auto" else options.questions_per_chunk
 
 

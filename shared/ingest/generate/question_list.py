@@ -37,17 +37,21 @@ _REMINDER = "\n\nNothing but that JSON object: no introduction, no code fence, n
 
 def request(content: ChunkContent, options: GenerationOptions) -> ChatRequest:
     count = options.count_for(content)
-    template = options.template or LIST_TEMPLATE
+    template = template_of(options)
     prompt = render(template, content, count=count, text=delimited(content.text), fenced=True)
     return ChatRequest(
-        messages=(Message("system", _system(options)), Message("user", prompt)),
+        messages=(Message("system", instructions_of(options)), Message("user", prompt)),
         schema=CONTEXT_SCHEMA if options.context else SCHEMA,
         max_tokens=_TOKENS_BESIDE + _TOKENS_A_QUESTION * count + _TOKENS_OF_CONTEXT * options.context,
         fixed_chars=len(fixed_start(template)),
     )
 
 
-def _system(options: GenerationOptions) -> str:
+def template_of(options: GenerationOptions) -> str:
+    return options.template or LIST_TEMPLATE
+
+
+def instructions_of(options: GenerationOptions) -> str:
     return CONTEXT_SYSTEM if options.context else LIST_SYSTEM
 
 
@@ -91,7 +95,8 @@ def _repaired(
     An identical request would often return an identical reply, because servers cache replies or sample greedily.
     """
     if not isinstance(fault, TruncatedReply):
-        return options, replace(call, messages=(Message("system", _system(options) + _REMINDER), *call.messages[1:]))
+        instructions = Message("system", instructions_of(options) + _REMINDER)
+        return options, replace(call, messages=(instructions, *call.messages[1:]))
     fewer = replace(options, questions_per_chunk=max(1, options.count_for(content) // 2))
     assert call.max_tokens is not None
     return fewer, replace(request(content, fewer), max_tokens=call.max_tokens * 2)

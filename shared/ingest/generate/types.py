@@ -53,6 +53,21 @@ class GenerationOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptInUse:
+    """The prompt that is sent for a text.
+
+    Args:
+        template: the prompt with its placeholders, which a collection may replace.
+        instructions: the fixed instructions next to it.
+        version: version of the instructions and of the repair of replies.
+    """
+
+    template: str
+    instructions: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
 class GeneratedQuestions:
     """The model's unfiltered questions.
 

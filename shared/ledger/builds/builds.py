@@ -8,12 +8,12 @@ chunk are the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Self
 from uuid import UUID, uuid4
 
-from shared.domain.corpus.builds import Build, BuildDifferences, BuildProgress
+from shared.domain.corpus.builds import Build, BuildDifferences, BuildProgress, NumberedState
 from shared.domain.corpus.collections import Collection, CollectionOptions
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.states import BuildState, DocumentState
@@ -95,6 +95,13 @@ class Builds:
             raise no_collection(tenant, name)
         return [build_of(row) for row in rows]
 
+    async def states(self, tenant: str, names: Sequence[str]) -> Mapping[str, Sequence[NumberedState]]:
+        """Return the builds of some collections with their states, in order of their numbers."""
+        found: dict[str, list[NumberedState]] = {name: [] for name in names}
+        for row in await self._database.rows(SQL.states, {"tenant": tenant, "names": list(names)}):
+            found[row["name"]].append(NumberedState(row["build"], BuildState(row["build_state"])))
+        return found
+
     async def get(self, tenant: str, name: str, number: int) -> Build:
         """Return one build.
 
@@ -167,8 +174,9 @@ class Builds:
             row = _require(await _locked(connection, tenant, name), number, BuildState.FOLLOWING, BuildState.LIVE)
             if row["build_state"] != BuildState.LIVE:
                 await build_sync.start_newest(connection, row["id"])
-                await connection.execute(SQL.switch_from, {"tenant": tenant, "name": name})
-                row = (await connection.execute(SQL.switch_to, {"id": row["id"]})).one()
+                replaced = await connection.execute(SQL.switch_from, {"tenant": tenant, "name": name})
+                described = {"id": row["id"], "description": replaced.scalar_one()}
+                row = (await connection.execute(SQL.switch_to, described)).one()
                 await connection.execute(SQL.mark_followed, {"tenant": tenant, "name": name})
             return build_of(row)
 

@@ -8,6 +8,11 @@ EXISTS (
 SELECT {collection_columns} FROM collections
 WHERE tenant = :tenant AND name = :name AND {has_live_build} ORDER BY build
 
+-- name: states
+-- List the builds of some collections.
+SELECT name, build, build_state FROM collections
+WHERE tenant = :tenant AND name = ANY(CAST(:names AS text[])) ORDER BY name, build
+
 -- name: get
 SELECT {collection_columns} FROM collections
 WHERE tenant = :tenant AND name = :name AND build = :number AND {has_live_build}
@@ -59,10 +64,12 @@ UPDATE collections SET filled_until = NULL, {FINISH_FILL.sets} WHERE id = :id
 -- Retire the live build. Cached queries may still use it for a while. The transaction may have waited for its locks.
 UPDATE collections SET {SWITCH_FROM.sets}, live_until = clock_timestamp()
 WHERE tenant = :tenant AND name = :name AND {is_live}
+RETURNING description
 
 -- name: switch_to
--- Make a build visible to queries.
-UPDATE collections SET {SWITCH_TO.sets}, live_until = NULL WHERE id = :id RETURNING {collection_columns}
+-- Make a build visible to queries, with the description of the collection.
+UPDATE collections SET {SWITCH_TO.sets}, live_until = NULL, description = :description WHERE id = :id
+RETURNING {collection_columns}
 
 -- name: drop
 -- Mark a build for deletion.

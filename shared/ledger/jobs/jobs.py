@@ -211,8 +211,13 @@ def _job(row: Row) -> Job:
         error=row["error"],
         created_at=row["created_at"],
         ended_at=row["ended_at"],
-        eta=_eta(total - done, row["finished"], row["since"]) if state == JobState.RUNNING else None,
+        eta=_eta(total - done, row["finished"], row["since"]) if _advances(row["kind"], state) else None,
     )
+
+
+def _advances(kind: str, state: JobState) -> bool:
+    """Return whether documents of a job are processed. A build is done when it is filled, and its documents follow."""
+    return state == JobState.RUNNING or (kind == JobKind.BUILD and state == JobState.DONE)
 
 
 def _eta(left: int, finished: int | None, since: timedelta | None) -> timedelta | None:

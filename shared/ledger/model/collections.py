@@ -57,6 +57,7 @@ class Collections:
         *,
         embedding_model: str,
         options: CollectionOptions | None = None,
+        description: str | None = None,
         replace_embedding: bool = False,
         most: int | None = None,
     ) -> Collection:
@@ -69,6 +70,7 @@ class Collections:
             name: name of the collection.
             embedding_model: name of the embedding of a new collection.
             options: options to set; None keeps them.
+            description: description to set, with `options`; empty removes it, and None keeps it.
             replace_embedding: whether an existing collection without documents changes its embedding, too.
             most: maximum number of the tenant's collections; concurrent requests may exceed it. None sets no limit.
 
@@ -95,6 +97,9 @@ class Collections:
                 row = await _set_embedding(connection, parameters | {"id": row["id"]})
             if options is not None:
                 row = await _set_options(connection, row, options)
+            if description is not None:
+                described = {"id": row["id"], "description": description or None}
+                row = (await connection.execute(SQL.set_description, described)).one()
         return collection_of(row)
 
     async def find(self, tenant: str, name: str) -> Collection | None:
@@ -196,6 +201,7 @@ def collection_of(row: Row) -> Collection:
         languages=tuple(row["languages"]),
         metadata_fields=tuple(row["metadata_fields"]),
         damage=Damage(DamageCause(row["damage"]), row["damaged_at"]) if row["damage"] else None,
+        description=row["description"],
     )
 
 

@@ -41,6 +41,10 @@ WHERE id = :id RETURNING {collection_columns}
 -- name: set_options
 UPDATE collections SET options = CAST(:options AS jsonb) WHERE id = :id RETURNING {collection_columns}
 
+-- name: set_description
+-- Describe a locked collection.
+UPDATE collections SET description = :description WHERE id = :id RETURNING {collection_columns}
+
 -- name: find
 -- Read a collection by its name: its live build.
 -- plan: generic

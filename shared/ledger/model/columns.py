@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 _COLLECTION = (
-    "id, tenant, name, build, build_state, filled_until, live_until, gate, options, embedding_model, index_name,"
-    " calibration, calibrating_until, languages, metadata_fields, created_at, damage, damaged_at"
+    "id, tenant, name, build, build_state, filled_until, live_until, gate, description, options, embedding_model,"
+    " index_name, calibration, calibrating_until, languages, metadata_fields, created_at, damage, damaged_at"
 )
 _DOCUMENT = (
     "d.id, d.public_id, d.tenant, d.collection_id, d.external_id, d.version, d.live_version, d.state, d.error,"

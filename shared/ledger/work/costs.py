@@ -73,6 +73,19 @@ class JobCost:
     is_estimated: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class BuildCost:
+    """Costs of a build's calls of a kind to a model, in a tier; `is_estimated` as in `CostSum`."""
+
+    build_id: UUID
+    kind: CostKind
+    model: str
+    tier: Tier
+    usage: Usage
+    calls: int
+    is_estimated: bool = False
+
+
 class Costs:
     """The costs of all tenants.
 
@@ -100,6 +113,11 @@ class Costs:
         async with self._database.begin() as connection:
             found = (await connection.execute(SQL.of_jobs, {"tenant": tenant, "jobs": list(job_ids)})).all()
         return [JobCost(s.job_id, s.kind, **_sums(s)) for s in found]
+
+    async def of_builds(self, tenant: str, build_ids: Sequence[UUID]) -> list[BuildCost]:
+        """Return the costs of some builds of a tenant, by kind, model and tier."""
+        found = await self._database.rows(SQL.of_builds, {"tenant": tenant, "builds": list(build_ids)})
+        return [BuildCost(s["collection_id"], s["kind"], **_sums(s)) for s in found]
 
     async def by_day(self, tenant: str, days: int) -> list[CostOfDay]:
         """Return a tenant's costs of the last `days` days including today, oldest first."""

@@ -71,6 +71,12 @@ SELECT s.job_id, s.kind, s.model, s.tier, {totals}
 FROM {costs} s WHERE s.tenant = :tenant AND s.job_id = ANY(CAST(:jobs AS uuid[]))
 GROUP BY s.job_id, s.kind, s.model, s.tier HAVING {not_empty}
 
+-- name: of_builds
+-- Sum up the costs of some builds of a tenant.
+SELECT s.collection_id, s.kind, s.model, s.tier, {totals}
+FROM {costs} s WHERE s.tenant = :tenant AND s.collection_id = ANY(CAST(:builds AS uuid[]))
+GROUP BY s.collection_id, s.kind, s.model, s.tier HAVING {not_empty}
+
 -- name: days
 -- Sum up a tenant's costs of the last days, by day in UTC.
 SELECT s.day, l.name AS collection, s.kind, s.model, s.tier, {totals}

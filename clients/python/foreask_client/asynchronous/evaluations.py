@@ -40,6 +40,7 @@ class EvaluationsApi(Connection):
         questions: Sequence[Json] | None = None,
         strategies: Sequence[str] | None = None,
         baseline: str | None = None,
+        build: int | None = None,
     ) -> Evaluation:
         """Start an evaluation, which asks each labelled question with several strategies.
 
@@ -51,8 +52,15 @@ class EvaluationsApi(Connection):
             questions: questions in the form of a labelled set.
             strategies: names from `foreask eval`; default: all strategies that call no model for a question.
             baseline: strategy with which the others are compared; default: `text`.
+            build: number of the build to search; default: the live build.
         """
-        body = {"labelled_set": labelled_set, "questions": questions, "strategies": strategies, "baseline": baseline}
+        body = {
+            "labelled_set": labelled_set,
+            "questions": questions,
+            "strategies": strategies,
+            "baseline": baseline,
+            "build": build,
+        }
         return await self.send(post(_path(collection), Evaluation, given(body)))
 
     async def evaluations(self, collection: str) -> list[Evaluation]:

@@ -103,6 +103,7 @@ CREATE TABLE collections (
     live_until timestamptz,  -- end of its time as the live build; null: still live, or never was
     gate jsonb,  -- last gate report; null if the gate never ran
     emptied_at timestamptz,  -- when the last document of a dropped build was deleted
+    description text,  -- purpose of the collection, for people; the live build has it
     options jsonb NOT NULL,
     embedding_model text NOT NULL,  -- name of the configured embedding
     index_name text NOT NULL,  -- Qdrant collection, shared with other builds
@@ -1483,9 +1484,9 @@ CREATE TRIGGER record_change AFTER INSERT OR DELETE OR UPDATE OF most ON budgets
     FOR EACH ROW WHEN (coalesce(current_setting('foreask.actor', true), '') <> '')
     EXECUTE FUNCTION record_change('limit', 'set_by');
 
-CREATE TRIGGER record_change AFTER INSERT OR UPDATE OF options, embedding_model, build_state ON collections
+CREATE TRIGGER record_change AFTER INSERT OR UPDATE OF description, options, embedding_model, build_state ON collections
     FOR EACH ROW WHEN (coalesce(current_setting('foreask.actor', true), '') <> '')
-    EXECUTE FUNCTION record_change('options', 'embedding_model', 'build_state');
+    EXECUTE FUNCTION record_change('description', 'options', 'embedding_model', 'build_state');
 
 CREATE TRIGGER record_change AFTER INSERT ON erasures
     FOR EACH ROW WHEN (coalesce(current_setting('foreask.actor', true), '') <> '')
