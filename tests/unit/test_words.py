@@ -62,6 +62,7 @@ def test_module_shows_no_words_without_translation():
         ('html`<p @click=${() => copy(turns, "Copied as Markdown.")}></p>`', ["Copied as Markdown."]),
         ("notify(`gone: ${name}`)", ["gone: \u2026"]),
         ('const TABS = [["asked", "Asked"]];', ["Asked"]),
+        ('html`${field({ name: "name", label: "Name", type: "select" })}`', ["Name"]),
         ('const note = "the rows are marked";', ["the rows are marked"]),
         (
             '// The words of a comment\nconst kind = /["\'`]/.test("x") ? "json" : "Authorization";',

@@ -21,7 +21,9 @@ _UNTRANSLATED = {
     *("https://example.org/foreask", "handbook", "website", "default", "URL", "Bearer \u2026", "Successful Response"),
     *("Escape", "Enter", "Arrow", "Home", "End", "Tab"),
     *("candidates", "None", "True", "False", "Python", "import os", "command line"),
-    *("English", "Deutsch", "labelled", "Qdrant"),
+    *("English", "Deutsch", "labelled", "Qdrant", "department"),
+    *("questions joined", "questions prepended", "default prepended", "all rrf"),  # names of strategies
+    *("default hyde", "default queries", "default step-back", "default rerank"),
     "\u2026import httpx reply = httpx.request(\u2026) reply.raise_for_status() print(reply.json())",
 }
 _ENGLISH_MODULES = {"parts/sample.js", "routes/gallery.js"}  # English documents, and a screen for developers
