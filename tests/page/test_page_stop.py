@@ -101,7 +101,6 @@ async def test_two_prompts_are_compared_side_by_side(visit, deployment):
     page.on("response", lambda each: each.url.endswith("/v1/similarity") and replies.append(each))
     await visit.go("/lab/try")
     await page.get_by_label("Text").fill(BERLIN)
-    await page.get_by_text("Another prompt").click()
     await page.get_by_role("button", name="Compare two prompts").click()
     await page.get_by_role("group", name="B").get_by_label("Questions per chunk").fill("2")
     await page.get_by_role("group", name="B").get_by_label("Prompt").fill("Write {count} short questions about: {text}")

@@ -13,24 +13,43 @@ import { say } from "./words.js";
 /**
  * @typedef {{text: string, passed: boolean | null, reason: string | null, similarity: number | null, typed?: boolean}} Written
  * @typedef {Api["TrialChunkEvent"] & {questions: Written[], checked: boolean, error: string | null}} TriedChunk
- * @typedef {{prompt: string, count: string, chunks: TriedChunk[], done: Api["TrialDoneEvent"] | null, problem: any, stopped: boolean, running: AbortController | null}} Side
+ * @typedef {{
+ *   prompt: string | null, count: string, chunks: TriedChunk[], done: Api["TrialDoneEvent"] | null, problem: any,
+ *   stopped: boolean, running: AbortController | null,
+ * }} Side
+ *   prompt: null for the one in use
  */
 
+
+/** @typedef {{prompt: string, version: string} | null} InUse the collection's prompt; null: no collection exists */
+
 /** @returns {Side} */
-export const newSide = () => ({ prompt: "", count: "", chunks: [], done: null, problem: null, stopped: false, running: null });
+export const newSide = () => ({
+  prompt: null, count: "", chunks: [], done: null, problem: null, stopped: false, running: null,
+});
+
+/**
+ * Return the prompt that a side has instead of the one in use; null: it has that one.
+ * @param {Side} side @param {InUse} inUse
+ */
+export function ownPrompt({ prompt }, inUse) {
+  const own = prompt?.trim();
+  return own && own !== inUse?.prompt.trim() ? own : null;
+}
 
 /**
  * Generate questions for a text with the prompt of a side. An earlier trial of the side is cancelled.
- * @param {Side} side @param {{text: string, collection?: string}} text
+ * @param {Side} side @param {{text: string, collection?: string}} text @param {InUse} inUse
  */
-export async function write(side, text) {
+export async function write(side, text, inUse) {
   side.running?.abort();
   const control = (side.running = new AbortController());
   Object.assign(side, { chunks: [], done: null, problem: null, stopped: false });
   redraw();
   /** @type {Record<string, any>} */
   const body = { ...text };
-  if (side.prompt.trim()) body.prompt = side.prompt;
+  const prompt = ownPrompt(side, inUse);
+  if (prompt) body.prompt = prompt;
   if (side.count) body.questions_per_chunk = Number(side.count);
   try {
     await follow("POST", "/v1/trials", (name, data) => side.running === control && onEvent(side, name, data), { body, signal: control.signal });
@@ -59,17 +78,32 @@ function onEvent(side, name, data) {
 /** @param {string} text @returns {Written} */
 export const unchecked = (text, typed = false) => ({ text, passed: null, reason: null, similarity: null, typed });
 
-/** Render the form fields of a side. @param {Side} side */
-export function fields(side) {
+/**
+ * Render the form fields of a side.
+ * @param {Side} side @param {InUse} inUse @param {(prompt: string) => unknown} keep renders a button to store it
+ */
+export function fields(side, inUse, keep) {
+  const own = ownPrompt(side, inUse);
   /** @param {On<HTMLTextAreaElement>} event */
-  const prompted = (event) => (side.prompt = event.target.value);
+  const prompted = (event) => ((side.prompt = event.target.value), redraw());
   /** @param {On<HTMLInputElement>} event */
   const numbered = (event) => (side.count = event.target.value);
-  return html`<label><span>${say`Prompt`} <span class="soft small">${say`leave empty to use the collection\u2019s prompt`}</span></span>
-      <textarea rows="4" dir="auto" placeholder=${say`Write {count} questions that the text answers. Text: {text}`} .value=${live(side.prompt)}
-        @input=${prompted}></textarea></label>
+  const back = () => ((side.prompt = null), redraw());
+  const example = say`Write {count} questions that the text answers. Text: {text}`;
+  const backButton = html`<button type="button" class="quiet" @click=${back}>
+    ${say`Back to the prompt in use`}</button>`;
+  return html`<label><span>${say`Prompt`} <span class="soft small">${origin(own, inUse)}</span></span>
+      <textarea class="prompt" rows=${inUse ? 8 : 3} dir="auto" placeholder=${example}
+        .value=${live(side.prompt ?? inUse?.prompt ?? "")} @input=${prompted}></textarea></label>
+    ${own ? html`<p class="tools">${inUse ? backButton : nothing}${keep(own)}</p>` : nothing}
     <label class="inline">${say`Questions per chunk`} <input type="number" min="1" max="20" .value=${live(side.count)}
       placeholder=${say`auto`} @input=${numbered}></label>`;
+}
+
+/** Name the origin of a prompt. @param {string | null} own @param {InUse} inUse */
+function origin(own, inUse) {
+  if (own) return say`changed`;
+  return inUse ? say`in use, version ${inUse.version}` : say`the server\u2019s prompt is used if the field is empty`;
 }
 
 /** Render the summary of a side. @param {Side} side @param {string} name name of the side, or empty if there is only one @param {() => void} again */

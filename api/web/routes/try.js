@@ -2,9 +2,10 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
-import { latest, post } from "../api.js";
+import { get, latest, post, send } from "../api.js";
+import { confirmed } from "../kit/dialog.js";
 import { redraw } from "../store.js";
-import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
+import { collectionPicker, collections, isListed, loadCollections } from "../parts/collections.js";
 import { plural, path } from "../parts/format.js";
 import { passage } from "../parts/prose.js";
 import { compared, heat, nearest } from "../parts/similarity.js";
@@ -27,9 +28,17 @@ Berlin is the capital and largest city of Germany, by area and by population. Wi
  * @typedef {import("../parts/trial.js").TriedChunk} TriedChunk
  * @typedef {import("../parts/trial.js").Side} Side
  */
-/** @type {{sides: Side[], questions: string[], similarity: import("../parts/similarity.js").Similarity[] | null, bars: boolean, text: string, problem: any}} */
-const trial = { sides: [newSide()], questions: [], similarity: null, bars: false, text: EXAMPLE, problem: null };
+/**
+ * @type {{
+ *   sides: Side[], questions: string[], similarity: import("../parts/similarity.js").Similarity[] | null,
+ *   bars: boolean, text: string, inUse: import("../parts/trial.js").InUse, problem: any,
+ * }}
+ */
+const trial = {
+  sides: [newSide()], questions: [], similarity: null, bars: false, text: EXAMPLE, inUse: null, problem: null,
+};
 const newest = latest();
+const newestPrompt = latest();
 
 export async function load() {
   if (pendingText.text !== null) {
@@ -37,13 +46,58 @@ export async function load() {
     Object.assign(trial, { text: pendingText.text.slice(0, MOST), similarity: null, questions: [] });
     pendingText.text = null;
   }
+  visible = true;
   await loadCollections().then(() => (trial.problem = null), (problem) => (trial.problem = problem));
   redraw();
+  await readPrompt();
 }
 
 export function unload() {
+  visible = false;
+  newestPrompt();
   stop();
 }
+
+let visible = false;
+
+/** Read the prompt of the chosen collection. */
+async function readPrompt() {
+  const name = collection();
+  if (!visible) return;
+  trial.inUse = null;
+  try {
+    if (!name || !may("read")) return redraw();
+    const { effective } = await newestPrompt(get(`/v1/collections/${encodeURIComponent(name)}`));
+    if (effective) trial.inUse = { prompt: effective.prompt, version: effective.prompt_version };
+  } catch (problem) {
+    trial.problem = problem;
+  }
+  redraw();
+}
+
+/** Make a prompt the collection's prompt. @param {string} prompt */
+async function store(prompt) {
+  const name = collections.chosen;
+  const isSure = await confirmed({
+    title: say`Use this prompt in \u201c${name}\u201d?`,
+    text: say`New documents get their questions with it. Existing documents keep theirs until you rebuild the \
+collection, which its screen offers.`,
+    action: say`Use this prompt`,
+  });
+  if (!isSure) return;
+  try {
+    const address = /** @type {const} */ (`/v1/collections/${encodeURIComponent(name)}`);
+    await send("PUT", address, { body: { ...(await get(address)).options, prompt } });
+    notify(say`New documents in \u201c${name}\u201d use this prompt.`);
+    await readPrompt();
+  } catch (problem) {
+    notify(problem.message);
+  }
+}
+
+/** @param {string} prompt */
+const keepPrompt = (prompt) => (may("manage") && collection() ? html`<button type="button" class="quiet"
+  @click=${() => store(prompt)}>${say`Use this prompt in \u201c${collections.chosen}\u201d`}</button>` : nothing);
 
 function stop() {
   for (const side of trial.sides) side.running?.abort();
@@ -51,7 +105,7 @@ function stop() {
 
 /** Return the collection whose options and embedding model are used, or undefined before the first collection exists. */
 function collection() {
-  return collections.items.some((each) => each.name === collections.chosen) ? collections.chosen : undefined;
+  return isListed() ? collections.chosen : undefined;
 }
 
 /** @param {Event} event */
@@ -64,7 +118,7 @@ async function run(event) {
 }
 
 /** @param {Side} side */
-const again = (side) => write(side, { text: trial.text, collection: collection() });
+const again = (side) => write(side, { text: trial.text, collection: collection() }, trial.inUse);
 
 /** @param {Side} side */
 async function retry(side) {
@@ -155,12 +209,13 @@ export function view() {
     <form class="trial" @submit=${run}>
       <label>${say`Text`}<textarea id="question" rows="9" dir="auto" maxlength=${MOST} .value=${live(trial.text)}
         @input=${changes}></textarea></label>
-      <details ?open=${sides.length > 1}><summary>${say`Another prompt`}</summary>
-        <div class=${sides.length > 1 ? "sides" : ""}>${sides.map((side, number) => sides.length > 1
-          ? html`<fieldset><legend>${NAMES[number]}</legend>${fields(side)}</fieldset>` : html`<div class="side">${fields(side)}</div>`)}</div>
-        <button type="button" class="quiet" @click=${twoSides}>${sides.length > 1 ? say`Use one prompt` : say`Compare two prompts`}</button></details>
+      <div class=${sides.length > 1 ? "sides" : ""}>${sides.map((side, number) => sides.length > 1
+        ? html`<fieldset><legend>${NAMES[number]}</legend>${fields(side, trial.inUse, keepPrompt)}</fieldset>`
+        : html`<div class="side">${fields(side, trial.inUse, keepPrompt)}</div>`)}</div>
+      <p><button type="button" class="quiet" @click=${twoSides}>${sides.length > 1 ? say`Use one prompt`
+        : say`Compare two prompts`}</button></p>
       <div class="tools">
-        ${collectionPicker(() => {})}
+        ${collections.items.length ? collectionPicker(readPrompt) : nothing}
         <span class="grow soft small number">${plural(trial.text.length, "character")}</span>
         ${running ? html`<button type="button" @click=${stop}>${say`Stop`}</button>`
           : html`<button class="main" type="submit" ?disabled=${!trial.text.trim()}>${say`Generate questions`}</button>`}
