@@ -2,8 +2,10 @@
 
 import { html, nothing, svg } from "../vendor/lit-html.js";
 import { ROOT } from "../api.js";
+import { table } from "../kit/table.js";
 import { whisker } from "./bars.js";
 import { count, decimal, duration, plural, score } from "./format.js";
+import { describe } from "./strategies.js";
 import { say } from "./words.js";
 
 const METRICS = /** @type {const} */ ([["mrr@10", "MRR"], ["recall@1", "R@1"], ["recall@10", "R@10"]]);
@@ -24,20 +26,43 @@ const WEIGHTS = { questions: "1,0,0", text: "0,1,0", bm25: "0,0,1" }; // the oth
 export function report(results, chosen, choose) {
   const low = Math.min(0.9, Math.floor(Math.min(...results.rows.map((row) => row["ndcg@10_low"])) * 10) / 10);
   return html`${results.queries < FEW ? html`<p class="warning">${say`${plural(results.queries, "question")} is too few to detect small differences. Label at least ${FEW}.`}</p>` : nothing}
-    <div class="scrolls" tabindex="0" role="region" aria-label=${say`Strategies`}><table class="compared">
-      <caption class="hidden">${say`Results of each strategy, and the difference from ${results.baseline ?? say`none`}`}</caption>
-      <thead><tr><th scope="col">${say`strategy`}</th><th scope="col">${say`nDCG@10 with its 95\u00a0% interval`}</th><th scope="col" class="number"><span class="hidden">nDCG@10</span></th>
-        ${METRICS.map(([, name]) => html`<th scope="col" class="number">${name}</th>`)}<th scope="col" class="number">${say`vs. ${results.baseline ?? say`none`}`}</th><th scope="col" class="number">p</th><th scope="col" class="number">${say`time`}</th></tr></thead>
-      <tbody>${results.rows.map((row) => html`<tr>
-        <th scope="row">${row.strategy === results.baseline ? row.strategy : html`<button class="quiet" aria-pressed=${String(row.strategy === chosen)} @click=${() => choose(row.strategy)}>${row.strategy}</button>`}</th>
-        <td class="interval">${whisker({ mean: row["ndcg@10"], low: row["ndcg@10_low"], high: row["ndcg@10_high"] }, low, row.strategy === results.default)}</td><td class="number"><strong>${score(row["ndcg@10"])}</strong></td>
-        ${METRICS.map(([metric]) => html`<td class="number">${score(row[metric])}</td>`)}
-        <td class="number">${difference(row, results.baseline)}</td><td class="number">${probability(row.p_value)}</td>
-        <td class="number">${duration(row.milliseconds_per_query / 1000)}</td></tr>`)}</tbody>
-    </table></div>
+    <div class="compared scrolls" tabindex="0" role="region" aria-label=${say`Strategies`}>
+      ${measured(results, low, chosen, choose)}</div>
     <p class="soft small">${say`Scale: ${decimal(low, 1)} to 1. p: probability of a difference from ${results.baseline ?? say`none`} at least this large by chance. Time: median of a query, without embedding.`}</p>
     ${[...new Set([...results.left_out.map((each) => say`${each.strategy} was skipped: ${each.reason}`), ...results.notes])].map((note) => html`<p class="soft small" dir="auto">${note}</p>`)}
     ${chosen && results.baseline && results.per_query[chosen] ? questions(results, chosen, results.baseline) : nothing}`;
+}
+
+/**
+ * @param {Results} results @param {number} low start of the scale
+ * @param {string} chosen @param {(strategy: string) => void} choose
+ */
+function measured({ rows, baseline, default: usual }, low, chosen, choose) {
+  const other = baseline ?? say`none`;
+  /** @param {Row} row */
+  function interval(row) {
+    const of = { mean: row["ndcg@10"], low: row["ndcg@10_low"], high: row["ndcg@10_high"] };
+    return whisker(of, low, row.strategy === usual);
+  }
+  /** @param {string} strategy */
+  const button = (strategy) => html`<button class="quiet" aria-pressed=${String(strategy === chosen)}
+    @click=${() => choose(strategy)}>${strategy}</button>`;
+  /** @param {Row} row */
+  const name = ({ strategy }) => html`<span class="kit-words">
+    <span>${strategy === baseline ? strategy : button(strategy)}</span>
+    <span class="kit-hint">${describe(strategy)}</span></span>`;
+  const metrics = METRICS.map(([metric, words]) => ({
+    words, cell: (/** @type {Row} */ row) => score(row[metric]), number: true,
+  }));
+  return table({ label: say`Results of each strategy, and the difference from ${other}`, rows, columns: [
+    { words: say`strategy`, cell: name, main: true, width: "minmax(10rem, 2fr)" },
+    { words: say`nDCG@10 with its 95\u00a0% interval`, cell: interval, width: "minmax(7rem, 1fr)", silent: true },
+    { words: "nDCG@10", cell: (row) => html`<strong>${score(row["ndcg@10"])}</strong>`, number: true },
+    ...metrics,
+    { words: say`vs. ${other}`, cell: (row) => difference(row, baseline), number: true },
+    { words: "p", cell: (row) => probability(row.p_value), number: true },
+    { words: say`time`, cell: (row) => duration(row.milliseconds_per_query / 1000), number: true },
+  ] });
 }
 
 /** @param {Row} row @param {string | null} baseline */
@@ -45,11 +70,20 @@ function difference(row, baseline) {
   if (row.strategy === baseline) return html`<span class="soft">${say`baseline`}</span>`;
   if (row.difference === null || row.difference === undefined) return "";
   const chance = row.difference_low <= 0 && row.difference_high >= 0;
-  return html`${signed(row.difference)} <span class="soft">[${signed(row.difference_low)}, ${signed(row.difference_high)}]</span>${chance ? html` <span class="soft">${say`not significant`}</span>` : nothing}`;
+  return html`<span>${withInterval(row.difference, row.difference_low, row.difference_high)}
+    ${chance ? html`<span class="soft">${say`not significant`}</span>` : nothing}</span>`;
 }
 
+/** @param {number} mean @param {number} low @param {number} high */
+const withInterval = (mean, low, high) => html`<span>${signed(mean)}
+  <span class="soft">[${signed(low)}, ${signed(high)}]</span></span>`;
+
 export const signed = (/** @type {number} */ value) => `${value < 0 ? "\u2212" : "+"}${score(Math.abs(value))}`;
-export const probability = (/** @type {number | null | undefined} */ value) => (value === null || value === undefined ? "" : value < 0.001 ? `<${decimal(0.001, 3)}` : decimal(value, 3));
+/** @param {number | null | undefined} value none: of the baseline */
+export function probability(value) {
+  if (value === null || value === undefined) return "\u2013";
+  return value < 0.001 ? `<${decimal(0.001, 3)}` : decimal(value, 3);
+}
 
 /** @param {Results} results @param {string} chosen @param {string} baseline */
 function questions(results, chosen, baseline) {
@@ -88,11 +122,11 @@ function listed(words, changes, chosen, baseline, isOpen) {
 }
 
 /** @param {Api["DifferenceView"][]} items */
-export function runsCompared(items) {
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Two runs`}><table>
-    <caption class="hidden">${say`Two runs, strategy by strategy`}</caption>
-    <thead><tr><th scope="col">${say`strategy`}</th><th scope="col" class="number">${say`before`}</th><th scope="col" class="number">${say`now`}</th><th scope="col" class="number">${say`difference`}</th><th scope="col" class="number">p</th><th scope="col" class="number">${say`questions`}</th></tr></thead>
-    <tbody>${items.map((each) => html`<tr><th scope="row">${each.strategy}</th><td class="number">${score(each.before)}</td><td class="number">${score(each.now)}</td>
-      <td class="number">${signed(each.difference.mean)} <span class="soft">[${signed(each.difference.low)}, ${signed(each.difference.high)}]</span></td>
-      <td class="number">${probability(each.p_value)}</td><td class="number">${each.queries}</td></tr>`)}</tbody></table></div>`;
-}
+export const runsCompared = (items) => table({ label: say`Two runs, strategy by strategy`, rows: items, columns: [
+  { words: say`strategy`, cell: (each) => each.strategy, main: true },
+  { words: say`before`, cell: (each) => score(each.before), number: true },
+  { words: say`now`, cell: (each) => score(each.now), number: true },
+  { words: say`difference`, cell: ({ difference: by }) => withInterval(by.mean, by.low, by.high), number: true },
+  { words: "p", cell: (each) => probability(each.p_value), number: true },
+  { words: say`questions`, cell: (each) => count(each.queries), number: true },
+] });

@@ -4,11 +4,13 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, get, post, send } from "../api.js";
 import { redraw, remember, remembered } from "../store.js";
 import { bar } from "../parts/bars.js";
-import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
+import { field } from "../kit/field.js";
+import { collectionPicker, collections, isListed, loadCollections } from "../parts/collections.js";
 import { ago, count, plural, score } from "../parts/format.js";
-import { isLabelling, label, labelling, stopLabelling } from "../parts/labelling.js";
+import { noCollections } from "../parts/no-collections.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { report, runsCompared } from "../parts/report.js";
+import { describe } from "../parts/strategies.js";
 import { trend } from "../parts/trend.js";
 import { say } from "../parts/words.js";
 
@@ -23,17 +25,23 @@ const USUAL = ["default", "text", "bm25", "text+bm25 rrf"];
 /**
  * @typedef {import("../parts/report.js").Results} Results
  * @typedef {Omit<Api["EvaluationView"], "results"> & {results: Partial<Results> | null}} Run runs in a list have only the `rows` of their results
- * @typedef {{sets: Api["LabelledSetSizeView"][] | null, set: string, runs: Run[], strategies: string[], run: Run | null,
+ * @typedef {{sets: Api["LabelledSetSizeView"][] | null, set: string, build: number | null, runs: Run[],
+ *   strategies: string[], run: Run | null,
  *   file: {name: string, results: Results} | null, against: Api["DifferenceView"][] | null, chosen: string, problem: any, again?: () => void}} Comparing
  */
 
 /** @returns {Comparing} */
-const newState = () => ({ sets: null, set: "", runs: [], strategies: [], run: null, file: null, against: null, chosen: "", problem: null });
+const newState = () => ({
+  sets: null, set: "", build: null, runs: [], strategies: [], run: null, file: null, against: null, chosen: "",
+  problem: null,
+});
 let seen = newState();
 const picked = new Set(USUAL);
 let clock = 0;
 let visit = 0; // number of the latest visit; replies to earlier ones are dropped
 let starting = false;
+/** @type {typeof import("../parts/labelling.js") | null} loaded when labelling starts */
+let labeller = null;
 
 /** @param {Run | null} run whether a worker does it, or will */
 const isOpen = (run) => run?.state === "queued" || run?.state === "running";
@@ -49,13 +57,15 @@ export async function load({ id, query }) {
   await loadCollections().catch((problem) => Object.assign(seen, { problem, again: listAgain }));
   const requested = query.get("collection");
   if (now !== visit) return;
-  if (requested) collections.chosen = requested;
-  await Promise.all([refresh(), id ? poll(id) : null]);
+  if (requested && isListed(requested)) collections.chosen = requested;
+  const number = Number(query.get("build"));
+  if (searchable().some((each) => each.build === number)) seen.build = number;
+  await Promise.all([refresh(), id && isListed() ? poll(id) : null]);
 }
 
 export function unload() {
   startVisit();
-  stopLabelling();
+  labeller?.stopLabelling();
 }
 
 function startVisit() {
@@ -71,8 +81,18 @@ function showCollection() {
   refresh();
 }
 
+/** Return the builds of the chosen collection that have all documents. */
+function searchable() {
+  const { builds = [] } = collections.items.find((each) => each.name === collections.chosen) ?? {};
+  return builds.filter(({ state }) => state === "live" || state === "following");
+}
+
 async function refresh() {
   const now = visit;
+  if (collections.isRead && !isListed()) { // the server would answer 404
+    seen.sets = [];
+    return redraw();
+  }
   try {
     const [sets, runs] = await Promise.all([get(`${base()}/labelled-sets`), get(`${base()}/evaluations`)]);
     if (now !== visit) return;
@@ -130,7 +150,9 @@ async function attempt(action) {
 const run = () => starting || attempt(async () => {
   const now = visit;
   starting = true;
-  const started = await post(`${base()}/evaluations`, { labelled_set: seen.set, strategies: seen.strategies.filter((name) => picked.has(name)) }).finally(() => (starting = false));
+  const strategies = seen.strategies.filter((name) => picked.has(name));
+  const work = { labelled_set: seen.set, strategies, build: seen.build };
+  const started = await post(`${base()}/evaluations`, work).finally(() => (starting = false));
   if (now !== visit) return; // the run continues and is listed
   history.pushState(null, "", `${ROOT}/lab/compare/${started.id}?collection=${encodeURIComponent(collections.chosen)}`);
   Object.assign(seen, { run: started, file: null, against: null, chosen: "", runs: [started, ...seen.runs] });
@@ -198,16 +220,18 @@ function choose(name) {
 const startLabelling = () => attempt(async () => {
   const set = seen.set || "asked";
   const labelled = seen.set ? (await get(`${base()}/labelled-sets/${set}`)).questions.map((each) => each.question) : [];
-  await label(collections.chosen, set, new Set(labelled), () => ((seen.set = set), refresh()));
+  labeller = await import("../parts/labelling.js");
+  await labeller.label(collections.chosen, set, new Set(labelled), () => ((seen.set = set), refresh()));
 });
 
 export function view() {
-  if (isLabelling()) return html`<section class="column wide">${labelling()}</section>`;
+  if (labeller?.isLabelling()) return html`<section class="column wide">${labeller.labelling()}</section>`;
   return html`<section class="column wide">
-    <div class="tools">${collectionPicker(showCollection)}
-      ${seen.sets && tools(seen.sets)}</div>
+    ${collections.isRead && !isListed() ? nothing : html`<div class="tools">${collectionPicker(showCollection)}
+      ${seen.sets && tools(seen.sets)}</div>`}
     ${problemCard(seen.problem, seen.again)}
-    ${seen.sets === null ? nothing : seen.set ? form() : seen.file ? nothing : explanation()}
+    ${seen.sets === null ? nothing : !isListed() && !seen.problem ? missing()
+      : seen.set ? form() : seen.file ? nothing : explanation()}
     ${seen.file ? html`<h2 dir="auto">${seen.file.name}</h2>${report(seen.file.results, seen.chosen, pick)}` : nothing}
     ${seen.run ? shown(seen.run) : nothing}
     ${seen.runs.length ? earlier() : nothing}
@@ -236,18 +260,44 @@ function explanation() {
     <p class="soft">${say`You can also open the ${html`<code>results.json</code>`} of ${html`<code>foreask eval</code>`}.`}</p></div>`;
 }
 
+const missing = () => noCollections(say`Here you measure how well questions find their documents, with several search \
+strategies and in several builds.`);
+
 function form() {
-  /** @param {string} name */
-  const toggle = (name) => ((picked.has(name) ? picked.delete(name) : picked.add(name)), redraw());
+  /** @param {string} name @param {HTMLInputElement} control */
+  const toggle = (name, control) => ((control.checked ? picked.add(name) : picked.delete(name)), redraw());
   const some = seen.strategies.some((name) => picked.has(name));
-  return html`<fieldset class="strategies"><legend>${say`Strategies`}</legend>
-    ${seen.strategies.map((name) => html`<label class="inline"><input type="checkbox" .checked=${picked.has(name)} @change=${() => toggle(name)}>${name}</label>`)}
-    <button class="main" ?disabled=${!some || isOpen(seen.run)} @click=${run}>${say`Run`}</button></fieldset>`;
+  const options = seen.strategies.map((name) => /** @type {const} */ ([name, name, describe(name)]));
+  const label = say`Strategies`;
+  return html`<div class="strategies">
+    ${field({ name: "strategies", label, type: "checks", value: [...picked], changed: toggle, options })}
+    <p class="tools">${buildPicker()}
+      <button class="main" ?disabled=${!some || isOpen(seen.run)} @click=${run}>${say`Run`}</button></p></div>`;
 }
+
+/** Choose the build to search, if there are several. */
+function buildPicker() {
+  const builds = searchable();
+  if (builds.length < 2) return nothing;
+  /** @param {On<HTMLSelectElement>} event */
+  const chosen = (event) => ((seen.build = Number(event.target.value) || null), redraw());
+  /** @param {Api["NumberedStateView"]} each */
+  const option = ({ build, state }) => (state === "live"
+    ? html`<option value="" ?selected=${seen.build === null}>${say`${build}, live`}</option>`
+    : html`<option value=${build} ?selected=${seen.build === build}>${build}</option>`);
+  return html`<label class="inline">${say`Build`} <select @change=${chosen}>${builds.map(option)}</select></label>`;
+}
+
+/** @param {Record<string, any> | undefined} row of the best strategy */
+const bestWords = (row) => (row ? ` \u00b7 ${say`best: ${row.strategy} ${score(row["ndcg@10"])}`}` : "");
+
+/** @param {Run} each */
+const buildOf = (each) => (each.build ? ` \u00b7 ${say`build ${each.build}`}` : "");
 
 /** @param {Run} each */
 function shown(each) {
-  const heading = html`<h2>${each.labelled_set ?? say`Questions`} <span class="soft small">${plural(each.questions, "question")} \u00b7 ${ago(each.created_at)}</span></h2>`;
+  const facts = html`${plural(each.questions, "question")}${buildOf(each)} \u00b7 ${ago(each.created_at)}`;
+  const heading = html`<h2>${each.labelled_set ?? say`Questions`} <span class="soft small">${facts}</span></h2>`;
   if (isOpen(each)) {
     const searched = each.total ? say`${count(each.done)} of ${plural(each.total, "query", "queries")}` : plural(each.done, "query", "queries");
     const progress = [searched, each.strategy].filter(Boolean).join(", ");
@@ -262,7 +312,8 @@ function shown(each) {
   const chosen = (event) => compareWith(event.target.value);
   return html`${heading}${report(/** @type {Results} */ (each.results), seen.chosen, pick)}
     ${others.length ? html`<label class="inline">${say`Compare with run`} <select @change=${chosen}>
-      <option value="">\u2013</option>${others.map((other) => html`<option value=${other.id}>${ago(other.created_at)}, ${other.labelled_set ?? say`questions`}</option>`)}</select></label>` : nothing}
+      <option value="">\u2013</option>${others.map((other) => html`<option value=${other.id}>${ago(other.created_at)},
+        ${other.labelled_set ?? say`questions`}${buildOf(other)}</option>`)}</select></label>` : nothing}
     ${seen.against ? runsCompared(seen.against) : nothing}`;
 }
 
@@ -274,6 +325,7 @@ function earlier() {
   return html`${trend(seen.runs, seen.set)}
     <h2>${say`Runs`}</h2><ul class="questions" role="list">${seen.runs.map((each) => html`<li>
     <span class="grow"><a href=${address(each)}>${each.labelled_set ?? say`Questions`}, ${ago(each.created_at)}</a>
-      <span class="soft small">${plural(each.questions, "question")} \u00b7 ${STATES[each.state] ?? each.state}${best(each) ? ` \u00b7 ${say`best: ${best(each).strategy} ${score(best(each)["ndcg@10"])}`}` : nothing}</span></span>
+      <span class="soft small">${plural(each.questions, "question")}${buildOf(each)}
+        \u00b7 ${STATES[each.state] ?? each.state}${bestWords(best(each))}</span></span>
     <button class="quiet" @click=${() => forget(each)} aria-label=${isOpen(each) ? say`Stop the run of ${ago(each.created_at)}` : say`Delete the run of ${ago(each.created_at)}`}>${isOpen(each) ? say`Stop` : say`Delete`}</button></li>`)}</ul>`;
 }
