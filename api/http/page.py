@@ -50,6 +50,7 @@ ADDRESSES = {
     "/api": "api",
     "/lab/explain": "explain",
     "/lab/try": "try",
+    "/collections": "collections",
     "/collections/{name}": "collection",
     "/lab/compare": "compare",
     "/lab/compare/{evaluation_id}": "compare",

@@ -23,6 +23,7 @@ const ROUTES = [
   [/^\/lab\/explain$/, () => import("./routes/explain.js")],
   [/^\/lab\/try$/, () => import("./routes/try.js")],
   [/^\/lab\/compare(?:\/(?<id>[^/]+))?$/, () => import("./routes/compare.js")],
+  [/^\/collections$/, () => import("./routes/collections.js")],
   [/^\/collections\/(?<id>[^/]+)$/, () => import("./routes/collection.js")],
   [/^\/work$/, () => import("./routes/work.js")],
   [/^\/keys$/, () => import("./routes/keys.js")],

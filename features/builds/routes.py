@@ -272,7 +272,7 @@ async def _priced_view(build: Build, cost: float | None, services: ApiServices) 
 
 
 async def _eta_seconds(build: Build, services: ApiServices) -> int | None:
-    """Return the time left of a build that is a job. The first build of a collection is none."""
+    """Return the time left of a build that is a job. The first build of a collection is not a job."""
     if build.number == 1:
         return None
     try:

@@ -40,7 +40,7 @@ def ocr_of(settings: Settings) -> Callable[[str | None], OcrData] | None:
 
 
 def chosen_languages(settings: Settings, option: str | None) -> str | None:
-    """Return the languages of a collection with this option; None: the usual ones that are installed."""
+    """Return the languages of a collection with this option; None: the usual languages, if they are installed."""
     return option or settings.ocr_languages
 
 

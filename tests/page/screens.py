@@ -6,7 +6,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page
 
 SCREENS = (
-    *("/", "/documents", "/questions", "/gaps", "/work", "/jobs", "/sources"),
+    *("/", "/documents", "/collections", "/questions", "/gaps", "/work", "/jobs", "/sources"),
     *("/lab/explain", "/lab/try", "/lab/compare", "/api"),
     *("/keys", "/limits", "/audit"),
 )

@@ -221,8 +221,8 @@ async def test_invalid_number_is_rejected_and_stays_in_field(visit, deployment):
     before = deployment.client.get("/v1/collections/default").json()["options"]
     await visit.go("/collections/default")
     await page.get_by_label("Maximum chunk length").fill("2,000")
-    await page.get_by_role("button", name="Save", exact=True).click()
-    await expect(page.get_by_role("alert")).to_contain_text("2,000\u201d is not a whole number")
+    await page.get_by_role("button", name="Save for new documents").click()
+    await expect(page.locator(".kit-error")).to_contain_text("2,000\u201d is not a whole number")
     await expect(page.get_by_label("Maximum chunk length")).to_have_value("2,000")
     assert deployment.client.get("/v1/collections/default").json()["options"] == before
 

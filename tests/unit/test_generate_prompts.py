@@ -216,7 +216,7 @@ def test_context_changes_keys_of_its_calls_only(strategy, content, changes):
 
 @guards(
     "shared/ingest/generate/generator.py",
-    "CONTEXT_PROMPT_VERSION if options.writes_context(content) else PROMPT_VERSION",
+    "CONTEXT_PROMPT_VERSION if has_context else PROMPT_VERSION",
     "CONTEXT_PROMPT_VERSION",
     means="all paid questions are generated and paid again",
 )

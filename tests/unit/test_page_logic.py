@@ -463,3 +463,49 @@ def test_sources_have_kinds_options_and_schedules(monkeypatch):
 )
 def test_keys_and_budgets_show_currency_and_confirm():
     assert passes("limits")
+
+
+@guards(
+    "api/web/routes/compare.js",
+    "if (collections.isRead && !isListed()) {",
+    "if (!collections.isRead) {",
+    means="Compare requests the sets of a collection that does not exist",
+)
+@guards(
+    "api/web/routes/collection.js",
+    "if (!isListed(now.name)) return void (now.isRead = true);",
+    "now.isRead = true;",
+    means="the screen of a missing collection shows an error",
+)
+@guards(
+    "api/web/parts/options.js",
+    "changes[name] = value === written(defaults[name]) ? null : value;",
+    "changes[name] = value;",
+    means="an option with the server's value does not follow the server's settings any more",
+)
+@guards(
+    "api/web/parts/builds.js",
+    "if (measure.values.has(build)) continue;",
+    "",
+    means="the quality of a build is that of its oldest evaluation",
+)
+@guards(
+    "api/web/parts/builds.js",
+    '(build.state === "following" && done >= total)',
+    'build.state === "following"',
+    means="a build is complete while its questions are being written",
+)
+@guards(
+    "api/web/parts/trial.js",
+    "own !== inUse?.prompt.trim()",
+    "true",
+    means="a trial sends the prompt in use as another one",
+)
+@guards(
+    "api/web/routes/compare.js",
+    "const work = { labelled_set: seen.set, strategies, build: seen.build };",
+    "const work = { labelled_set: seen.set, strategies };",
+    means="an evaluation of a chosen build searches the live one",
+)
+def test_collections_show_options_builds_and_quality():
+    assert passes("collections")

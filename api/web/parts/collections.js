@@ -7,8 +7,12 @@ import { redraw, remember, remembered } from "../store.js";
 import { reads } from "./permissions.js";
 import { say } from "./words.js";
 
-/** @type {{items: {name: string, documents: Record<string, number>, points: number | null, notice?: string | null}[], chosen: string}} */
-export const collections = { items: [], chosen: named() ?? remembered("collection", "default") };
+/**
+ * @typedef {Pick<Api["CollectionView"], "name" | "documents" | "points"> & Partial<Api["CollectionView"]>} Listed
+ *   a key with only the `ask` scope gets names alone
+ */
+/** @type {{items: Listed[], chosen: string, isRead: boolean}} isRead: whether the list was read */
+export const collections = { items: [], chosen: named() ?? remembered("collection", "default"), isRead: false };
 
 const MANY = 50; // longer lists get a search field
 const PAGES = 25;
@@ -21,6 +25,7 @@ function named() {
 /** Load the collections. A collection named in the URL is selected. */
 export async function loadCollections() {
   collections.items = await fetchCollections();
+  collections.isRead = true;
   const names = collections.items.map((each) => each.name);
   const requested = named();
   if (requested && names.includes(requested)) collections.chosen = requested;
@@ -32,11 +37,14 @@ export async function loadCollections() {
   redraw();
 }
 
+/** Return whether a collection is in the list. The server answers 404 to a request for any other. */
+export const isListed = (name = collections.chosen) => collections.items.some((each) => each.name === name);
+
 /** Put the collection into the URL, so that links open it. Not needed if there is only one. */
 function inAddress() {
   const query = new URLSearchParams(location.search);
   if (collections.items.length < 2 || query.get("collection") === collections.chosen) return;
-  if (location.pathname.includes("/documents/") || location.pathname.endsWith("/work")) return;
+  if (/\/(?:documents\/.*|work|collections(?:\/.*)?)$/.test(location.pathname)) return;
   query.set("collection", collections.chosen);
   history.replaceState(history.state, "", `${location.pathname}?${query}${location.hash}`);
 }

@@ -28,6 +28,7 @@ const GROUPS = [
     name: say`Library`,
     screens: [
       { path: "/documents", words: say`Documents`, sign: "files", scope: "read", letter: "d", first: true },
+      { path: "/collections", words: say`Collections`, sign: "library", scope: "read", letter: "o" },
       { path: "/sources", words: say`Sources`, sign: "folder-sync", scope: "read", letter: "s" },
     ],
   },

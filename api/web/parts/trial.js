@@ -20,7 +20,6 @@ import { say } from "./words.js";
  *   prompt: null for the one in use
  */
 
-
 /** @typedef {{prompt: string, version: string} | null} InUse the collection's prompt; null: no collection exists */
 
 /** @returns {Side} */

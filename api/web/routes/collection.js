@@ -1,13 +1,22 @@
-// A collection: contents, calibration, options with the cost of a rebuild, builds, and verification.
+// A collection: contents, builds with their quality, options with the cost of a rebuild, calibration, and verification.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, follow, get, post, send } from "../api.js";
+import { confirmed } from "../kit/dialog.js";
+import { empty } from "../kit/empty.js";
+import { skeleton } from "../kit/skeleton.js";
 import { redraw } from "../store.js";
 import { whisker } from "../parts/bars.js";
-import { ago, count, decimal, plural, duration, score, totalCost } from "../parts/format.js";
+import { builds } from "../parts/builds.js";
+import { closeDialog, collectionDialog, dialogs } from "../parts/collection-dialog.js";
+import { questionsOf } from "../parts/collection-numbers.js";
+import { optionsForm, optionsInForce } from "../parts/collection-options.js";
+import { isListed, loadCollections } from "../parts/collections.js";
+import { ago, count, decimal, plural, duration, score } from "../parts/format.js";
 import { STATES } from "../parts/state.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
+import { polling } from "../parts/polling.js";
 import { language, say } from "../parts/words.js";
 
 export const title = say`Collection`;
@@ -15,24 +24,27 @@ const named = new Intl.DisplayNames(language, { type: "language" });
 /** @type {Record<string, string>} */
 const NAMES = { questions: say`questions`, text: say`text`, bm25: say`words` };
 const SOURCES = { labelled: say`labelled questions`, accepted: say`accepted questions`, generated: say`generated questions`, texts: say`chunk texts` };
-// The numeric options of a collection, with labels and hints.
-const NUMBERS = /** @type {const} */ ([
-  ["questions_per_chunk", say`Questions per chunk`, say`auto: 3 to 10, depending on length`],
-  ["chunk_max_chars", say`Maximum chunk length`, say`characters`],
-  ["chunk_overlap_chars", say`Chunk overlap`, say`characters`],
-  ["section_max_chars", say`Section length`, say`characters; empty: no sections`],
-]);
 
 /**
- * @typedef {{name: string, view: Api["CollectionView"] | null, builds: Api["BuildView"][], sets: Api["LabelledSetSizeView"][],
- *   estimate: {change: Record<string, any>, estimated: Api["EstimateView"]} | null, verified: (Omit<Api["VerificationReply"], "findings"> & {whole: boolean}) | null,
- *   findings: Api["FindingView"][], problem: any, busy: string}} Collected
+ * @typedef {{
+ *   name: string, isRead: boolean, view: Api["CollectionView"] | null, builds: Api["BuildView"][],
+ *   sets: Api["LabelledSetSizeView"][], runs: import("./compare.js").Run[], gateSet: string,
+ *   estimate: import("../parts/collection-options.js").Estimated | null, options: ReturnType<typeof optionsForm>,
+ *   verified: (Omit<Api["VerificationReply"], "findings"> & {whole: boolean}) | null, findings: Api["FindingView"][],
+ *   problem: any, busy: string,
+ * }} Collected
  */
 
 /** @returns {Collected} */
-const newState = (name = "") => ({ name, view: null, builds: [], sets: [], estimate: null, verified: null, findings: [], problem: null, busy: "" });
-let seen = newState();
+const newState = (name = "") => ({
+  name, isRead: false, view: null, builds: [], sets: [], runs: [], gateSet: "", estimate: null, verified: null,
+  findings: [], problem: null, busy: "",
+  options: optionsForm(() => seen.view, { save, estimate, forget: forgetEstimate, rebuild: () => rebuild() }),
+});
 let running = new AbortController();
+const polled = { problem: /** @type {any} */ (null) };
+const screen = polling(polled, read);
+let seen = newState();
 
 /** @returns {`/v1/collections/${string}`} */
 const base = (now = seen) => `/v1/collections/${encodeURIComponent(now.name)}`;
@@ -40,22 +52,47 @@ const base = (now = seen) => `/v1/collections/${encodeURIComponent(now.name)}`;
 /** @param {{id: string}} route */
 export async function load({ id }) {
   seen = newState(decodeURIComponent(id));
-  await refresh();
+  polled.problem = null;
+  await begin();
+}
+
+async function begin() {
+  seen.problem = null;
+  await screen.start();
+  await readMeasured();
 }
 
 export function unload() {
   running.abort();
+  screen.stop();
+  closeDialog();
   seen = newState(); // running requests write into the discarded state
 }
 
-async function refresh(now = seen) {
-  const address = base(now);
+/** Read the collection and its builds, if it exists. */
+async function read() {
+  const now = seen;
+  if (!now.view) {
+    await loadCollections();
+    if (!isListed(now.name)) return void (now.isRead = true);
+  }
   try {
-    const [view, builds, sets] = await Promise.all([get(address), get(`${address}/builds`),
-      may("manage") ? get(`${address}/labelled-sets`).catch(() => ({ items: [] })) : { items: [] }]);
-    Object.assign(now, { view, builds: builds.items, sets: sets.items, problem: null });
+    const [view, all] = await Promise.all([get(base(now)), get(`${base(now)}/builds`)]);
+    Object.assign(now, { isRead: true, view, builds: all.items });
   } catch (problem) {
-    now.problem = problem;
+    if (!problem.isNoCollection) throw problem;
+    now.view = null; // it was deleted
+  }
+}
+
+/** Read the labelled sets and the evaluations, which only some keys may see. */
+async function readMeasured(now = seen) {
+  if (now !== seen || !now.view || !may("manage")) return;
+  try {
+    const [sets, runs] = await Promise.all([get(`${base(now)}/labelled-sets`), get(`${base(now)}/evaluations`)]);
+    Object.assign(now, { sets: sets.items, runs: runs.items });
+  } catch (problem) {
+    now.problem ??= problem;
   }
   redraw();
 }
@@ -63,11 +100,11 @@ async function refresh(now = seen) {
 /** Run a long action, then load the collection again. @param {string} words @param {(now: Collected) => Promise<any>} action */
 async function attempt(words, action) {
   const now = seen;
-  now.busy = words;
+  Object.assign(now, { busy: words, problem: null });
   redraw();
   try {
     await action(now);
-    await refresh(now);
+    await Promise.all([screen.poll(), readMeasured(now)]);
   } catch (problem) {
     now.problem = problem;
   }
@@ -83,37 +120,28 @@ const calibrate = (set) => attempt(say`Calibrating\u2026`, async (now) => {
 });
 const forget = () => attempt(say`Removing the calibration\u2026`, () => send("DELETE", `${base()}/calibration`));
 
-/** Return the options of the form that differ from the collection's. @param {HTMLFormElement} form */
-function differing(form) {
-  const given = new FormData(form);
-  /** @type {Record<string, any>} */
-  const options = seen.view?.options ?? {};
-  /** @type {[string, string | number | true | null][]} */
-  const entries = NUMBERS.map(([name, words]) => {
-    const text = String(given.get(name) ?? "").trim();
-    if (text && text !== "auto" && !/^\d+$/.test(text)) throw new Error(say`${words}: \u201c${text}\u201d is not a whole number. Use digits only.`);
-    return [name, text === "" ? null : text === "auto" ? "auto" : Number(text)];
-  });
-  for (const name of ["prepend_questions", "context"]) entries.push([name, given.has(name) || null]);
-  for (const name of ["ocr_languages", "prompt"]) entries.push([name, String(given.get(name) ?? "").trim() || null]);
-  return Object.fromEntries(entries.filter(([name, value]) => value !== plain(options[name])));
-}
-
-/** Normalize an option, so that an empty field and an unchecked box count as not set. @param {unknown} value */
-const plain = (value) => (value === false || value === "" ? null : value ?? null);
-
-/** @param {HTMLFormElement} form */
-const estimate = (form) => attempt(say`Estimating\u2026`, async (now) => {
-  const change = differing(form);
+/** @param {Record<string, any>} change */
+async function estimate(change) {
+  const now = seen;
   const estimated = await post("/v1/estimates", { collection: now.name, migrate: change });
   now.estimate = { change, estimated };
-});
-/** @param {HTMLFormElement} form */
-const save = (form) => attempt(say`Saving\u2026`, async (now) => {
-  await send("PUT", base(now), { body: { ...now.view?.options, ...differing(form) } });
+  redraw();
+}
+
+function forgetEstimate() {
+  if (!seen.estimate) return;
+  seen.estimate = null;
+  redraw();
+}
+
+/** @param {Record<string, any>} change */
+async function save(change) {
+  const now = seen;
+  now.view = await send("PUT", base(now), { body: { ...now.view?.options, ...change } });
   now.estimate = null;
   notify(say`Saved. New documents use these options. Existing documents keep theirs until they are uploaded or indexed again.`);
-});
+}
+
 const rebuild = () => attempt(say`Starting\u2026`, async (now) => {
   const { build } = await post(`${base(now)}/builds`, now.estimate?.change);
   now.estimate = null;
@@ -132,20 +160,63 @@ async function runGate(path) {
     redraw();
   };
   try {
-    await follow("POST", `${path}/gate`, onEvent, { body: {}, signal, headers: { accept: "text/event-stream" } });
+    const questions = now.gateSet ? await questionsOfSet(now) : null;
+    const headers = { accept: "text/event-stream" };
+    await follow("POST", `${path}/gate`, onEvent, { body: { questions }, signal, headers });
   } catch (problem) {
     if (!signal.aborted) throw problem;
     if (now === seen) await send("DELETE", `${path}/gate`).catch(() => {}); // it may have finished
   }
 }
 
-/** @param {Api["BuildView"]} build @param {"drop" | "gate" | "switch" | "pause" | "resume"} action */
-const act = (build, action) => attempt("\u2026", async () => {
-  const path = /** @type {const} */ (`${base()}/builds/${build.build}`);
-  if (action === "drop") await send("DELETE", path);
-  else if (action === "gate") await runGate(path);
-  else await post(`${path}/${action}`, action === "switch" ? {} : undefined);
+/** Return the questions of the chosen set as the gate needs them. @param {Collected} now */
+async function questionsOfSet(now) {
+  const { questions } = await get(`${base(now)}/labelled-sets/${encodeURIComponent(now.gateSet)}`);
+  if (!questions.every((each) => each.external_ids?.length)) {
+    throw new Error(say`The set ${now.gateSet} is labelled by chunks, which differ between builds. Choose a set that \
+is labelled by documents.`);
+  }
+  return questions.map(({ question, external_ids: names = [] }) => ({ question, external_ids: names }));
+}
+
+/** @param {Api["BuildView"]} build */
+const pathOf = (build) => /** @type {const} */ (`${base()}/builds/${build.build}`);
+
+/** @param {Api["BuildView"]} build */
+const dropping = (build) => ({
+  title: say`Delete build ${build.build}?`,
+  text: build.live_until ? say`There is no way back to it afterwards. Paid questions are kept for a while.`
+    : say`Its points are deleted. Paid questions are kept for a while.`,
+  action: say`Delete build`,
+  danger: true,
 });
+
+/** @param {Api["BuildView"]} build */
+const forcing = (build) => ({
+  title: say`Make build ${build.build} live without an open gate?`,
+  text: say`Nothing has shown that it has all documents and finds as much as the live build. You can go back at any \
+time.`,
+  action: say`Make live`,
+  danger: true,
+});
+
+/** @param {Api["BuildView"]} build @param {import("../parts/builds.js").Action} action */
+async function act(build, action) {
+  const path = pathOf(build);
+  const question = action === "drop" ? dropping(build) : action === "force" ? forcing(build) : null;
+  if (question && !(await confirmed(question))) return;
+  await attempt("\u2026", async () => {
+    if (action === "drop") await send("DELETE", path);
+    else if (action === "pause" || action === "resume") await post(`${path}/${action}`);
+    else await post(`${path}/switch`, { force: action === "force" });
+  });
+}
+
+const actions = {
+  act,
+  runGate: (/** @type {Api["BuildView"]} */ build) => void attempt("\u2026", () => runGate(pathOf(build))),
+  chooseSet: (/** @type {string} */ set) => ((seen.gateSet = set), redraw()),
+};
 
 /** Cancel the verification or the gate. Without this it continues when the page is left. */
 const stop = () => running.abort();
@@ -177,31 +248,61 @@ async function verify(repair) {
   redraw();
 }
 
-/** @param {HTMLFormElement} form */
-const erase = (form) => attempt(say`Deleting\u2026`, async (now) => {
-  if (new FormData(form).get("name") !== now.name) throw new Error(say`The name does not match.`);
-  await send("DELETE", base(now));
-  location.assign(`${ROOT}/documents`);
-  await new Promise(() => {}); // until the page is left
+export function view() {
+  const { view: shown, isRead, problem } = seen;
+  const trouble = problemCard(problem ?? polled.problem, begin);
+  if (!shown) {
+    const isTrouble = problem || polled.problem;
+    return html`<section class="column wide">${isTrouble ? trouble : isRead ? missing() : skeleton()}</section>`;
+  }
+  return html`<section class="column wide collection">
+    ${heading(shown)}
+    ${trouble} <p role="status" class="soft small busy">${seen.busy}</p>
+    ${builds(seen, actions)}
+    ${may("manage") ? seen.options.section(shown, seen) : optionsInForce(shown)}
+    ${calibration(shown.calibration)}
+    ${may("manage") ? [verification(), deletion(shown)] : nothing}
+    ${collectionDialog()}
+  </section>`;
+}
+
+const missing = () => empty({
+  sign: "library",
+  title: say`There is no collection \u201c${seen.name}\u201d`,
+  text: say`It was deleted, or it was never created. The first upload to it creates it, too.`,
+  actions: html`<a class="button main" href=${`${ROOT}/collections`}>${say`Show all collections`}</a>
+    ${may("write") ? html`<a class="button" href=${`${ROOT}/documents`}>${say`Upload documents`}</a>` : nothing}`,
 });
 
-/** @param {(form: HTMLFormElement) => void} action @returns {(event: On<HTMLFormElement>) => void} */
-const submitted = (action) => (event) => (event.preventDefault(), action(event.target));
-
-export function view() {
-  const { view: shown } = seen;
-  if (!shown) return html`<section class="column">${problemCard(seen.problem, () => refresh())}</section>`;
-  return html`<section class="column wide collection">
+/** @param {Api["CollectionView"]} shown */
+function heading(shown) {
+  const edit = async () => (await dialogs()).openDescription(shown, screen.poll);
+  const description = shown.description ? html`<span dir="auto">${shown.description}</span>`
+    : html`<span class="soft">${say`No description`}</span>`;
+  return html`<div class="collection-head"><p class="small"><a href=${`${ROOT}/collections`}>${say`Collections`}</a></p>
     <h2 dir="auto">${shown.name}</h2>
-    <p class="counts soft small">${Object.entries(shown.documents).map(([state, many]) => html`<span><a href=${`${ROOT}/documents?collection=${encodeURIComponent(shown.name)}`}>${count(many)} ${STATES[state] ?? state}</a></span>`)}
-      <span>${shown.points === null ? say`points unknown: Qdrant is unavailable` : counted(plural(shown.points, "point"), shown.points_age_seconds)}</span>
-      <span>${say`embedding model ${html`<code>${shown.embedding_model}</code>`}`}</span>
-      ${shown.languages.length ? html`<span>${shown.languages.map((code) => named.of(code)).join(", ")}</span>` : nothing}<span>${say`created ${ago(shown.created_at)}`}</span></p>
-    ${shown.notice ? html`<p class="warning">${shown.notice}</p>` : nothing}
-    ${problemCard(seen.problem, () => refresh())} <p role="status" class="soft small busy">${seen.busy}</p>
-    ${calibration(shown.calibration)} ${may("manage") ? options(shown.options) : nothing} ${builds()}
-    ${may("manage") ? [verification(), erasing()] : nothing}
-  </section>`;
+    <p>${description} ${may("manage") ? html`<button class="quiet" @click=${edit}>${say`Edit description`}</button>`
+      : nothing}</p></div>
+    <p class="counts soft small">${contents(shown).map((each) => html`<span>${each}</span>`)}</p>
+    ${shown.notice ? html`<p class="warning">${shown.notice}</p>` : nothing}`;
+}
+
+/** Return the numbers and facts of a collection. @param {Api["CollectionView"]} shown */
+function contents(shown) {
+  const address = `${ROOT}/documents?collection=${encodeURIComponent(shown.name)}`;
+  const questions = questionsOf(shown);
+  const documents = Object.entries(shown.documents).map(([state, many]) => html`<a href=${address}>${count(many)}
+    ${STATES[state] ?? state}</a>`);
+  const points = shown.points === null ? say`points unknown: Qdrant is unavailable`
+    : counted(plural(shown.points, "point"), shown.points_age_seconds);
+  return [
+    ...documents,
+    ...(questions === null ? [] : [plural(shown.chunks ?? 0, "chunk"), plural(questions, "question")]),
+    points,
+    say`embedding model ${html`<code>${shown.embedding_model}</code>`}`,
+    ...(shown.languages.length ? [shown.languages.map((code) => named.of(code)).join(", ")] : []),
+    say`created ${ago(shown.created_at)}`,
+  ];
 }
 
 /** Return the number of points with its age at the time of the reply. @param {string} points @param {number | null | undefined} seconds */
@@ -234,48 +335,6 @@ function calibration(measured) {
       <a href=${`${ROOT}/lab/compare?collection=${encodeURIComponent(seen.name)}`}>${say`Compare search strategies`}</a></p>` : nothing}</section>`;
 }
 
-/** @param {Api["CollectionOptionsView"]} given */
-function options(given) {
-  /** @param {On<HTMLButtonElement & {form: HTMLFormElement}>} event */
-  const estimateClicked = (event) => estimate(event.target.form);
-  return html`<section><h3>${say`Options`}</h3><form class="options" @submit=${submitted(save)} @input=${() => seen.estimate && ((seen.estimate = null), redraw())}>
-    ${NUMBERS.map(([name, words, meaning]) => html`<label>${words}<input name=${name} .value=${String(given[name] ?? "")} placeholder=${say`server default`} inputmode="numeric"><span class="soft small">${meaning}</span></label>`)}
-    <label>${say`Languages of scans`}<input name="ocr_languages" .value=${given.ocr_languages ?? ""} placeholder=${say`server default`}><span class="soft small">${say`such as eng+deu`}</span></label>
-    <label class="check"><input type="checkbox" name="prepend_questions" .checked=${given.prepend_questions === true}> ${say`Prepend questions to the chunk when embedding`}</label>
-    <label class="check"><input type="checkbox" name="context" .checked=${given.context === true}> ${say`Also write context and search terms for each chunk`}</label>
-    <label class="whole">${say`Prompt`}<textarea name="prompt" rows="3" dir="auto" placeholder=${say`server default; {text} is replaced by the chunk`} .value=${given.prompt ?? ""}></textarea></label>
-    ${Object.keys(given.filterable).length ? html`<p class="soft small">${say`Indexed metadata fields:`} ${Object.entries(given.filterable).map(([name, type]) => `${name} (${type})`).join(", ")}</p>` : nothing}
-    <p class="tools"><button class=${seen.estimate ? "" : "main"} type="submit">${say`Save`}</button>
-      <button type="button" @click=${estimateClicked}>${say`Estimate a rebuild`}</button></p></form>
-    ${seen.estimate ? price(seen.estimate) : nothing}</section>`;
-}
-
-/** @param {{change: Record<string, any>, estimated: Api["EstimateView"]}} made */
-function price({ change, estimated: each }) {
-  const options = Object.keys(change).length ? say`With new ${Object.keys(change).join(", ")}` : say`With current options`;
-  const parts = [plural(each.documents, "document"), plural(each.calls, "call"), plural(each.prompt_tokens + each.completion_tokens, "token"), plural(each.embeddings, "embedding")];
-  parts.push(totalCost([each.llm_cost, each.embedding_cost]));
-  if (each.seconds !== null) parts.push(say`${duration(each.seconds)} at the rate limits`);
-  return html`<div class="card" role="status"><p>${options}: ${parts.join(" \u00b7 ")}</p>
-    <p class="soft small">${say`Existing questions are reused at no cost. Queries use the live build until you switch.`}</p>
-    <p><button class="main" @click=${rebuild}>${say`Start the rebuild`}</button></p></div>`;
-}
-
-/** The states of builds, as users read them. @type {Record<string, string>} */
-const BUILDS = { filling: say`filling`, paused: say`paused`, following: say`following`, live: say`live`, dropping: say`being deleted` };
-
-function builds() {
-  if (seen.builds.length < 2) return nothing;
-  /** @type {Partial<Record<Api["BuildState"], ("pause" | "resume" | "gate" | "switch")[]>>} */
-  const actions = { filling: ["pause"], paused: ["resume"], following: ["gate", "switch"] };
-  const words = { pause: say`Pause`, resume: say`Resume`, gate: say`Run the gate`, switch: say`Make live` };
-  return html`<section><h3>${say`Builds`}</h3><ul class="questions wrapping" role="list">${seen.builds.map((build) => html`<li>
-    <span class="grow">${say`Build ${build.build}, ${BUILDS[build.state] ?? build.state}`}<span class="soft small">${build.embedding_model} \u00b7 ${say`${count(build.copied)} of ${plural(build.source_documents, "document")} copied`} \u00b7 ${Object.entries(build.documents).map(([state, many]) => `${count(many)} ${STATES[state] ?? state}`).join(", ")}${build.gate ? ` \u00b7 ${build.gate.open ? say`gate open` : say`gate closed`}` : ""}</span></span>
-    ${may("manage") && build.state !== "live" ? html`${(actions[build.state] ?? []).map((action) => html`<button @click=${() => act(build, action)}>${words[action]}</button>`)}
-      <button class="quiet" @click=${() => act(build, "drop")}>${say`Delete`}</button>` : nothing}</li>`)}</ul>
-    <button class="quiet" @click=${() => refresh()}>${say`Refresh`}</button></section>`;
-}
-
 const FINDINGS = { missing: say`missing`, stale: say`stale`, orphaned: say`orphaned` };
 
 /** Describe the result of a verification. @param {NonNullable<Collected["verified"]>} verified @param {number} wrong number of wrong points */
@@ -298,8 +357,13 @@ function verification() {
       ${each.document_id ? html`<a href=${`${ROOT}/documents/${each.document_id}${each.chunk_id ? `?chunk=${each.chunk_id}` : ""}`}>${say`Open document`}</a>` : nothing}<span class="soft small">${each.repaired ? say`repaired` : ""}</span></li>`)}</ul></details>` : nothing}</section>`;
 }
 
-function erasing() {
-  return html`<details><summary>${say`Delete the collection`}</summary><form class="options" @submit=${submitted(erase)}>
-    <p>${say`Permanently deletes its documents, questions, points and query log in all builds. Cost records are kept.`}</p>
-    <label>${say`Type the collection name to confirm`}<input name="name" autocomplete="off" required></label><p><button class="danger" type="submit">${say`Delete`}</button></p></form></details>`;
+/** @param {Api["CollectionView"]} shown */
+function deletion(shown) {
+  const deleted = () => location.assign(`${ROOT}/collections`);
+  const clicked = async () => (await dialogs()).openDeletion(shown, deleted);
+  return html`<section><h3>${say`Delete`}</h3>
+    <p class="soft">${say`Deletes the collection with all documents, questions and builds.`}</p>
+    <p><button class="danger" @click=${clicked}>
+      ${say`Delete the collection\u2026`}</button></p>
+  </section>`;
 }
