@@ -248,6 +248,6 @@ def _state(settings: Settings, services: ApiServices, shutdown: Shutdown) -> Api
         readiness=readiness,
         listeners=Listeners(settings),
         progress_feeds=ProgressFeeds(ledger[Documents], settings, partial(status_event, services, readiness)),
-        job_feeds=JobFeeds(partial(jobs.read_job, services)),
+        job_feeds=JobFeeds(partial(jobs.read_job, services, readiness)),
         shutdown=shutdown,
     )

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from cli import demo_documents, output
 from cli.client import CliClient
-from cli.ingestion import SEARCHABLE, Until, UploadBatch, follow, upload, waiting_reason
+from cli.ingestion import SEARCHABLE, Until, UploadBatch, follow, seconds_left, upload, waiting_reason
 from cli.launcher import DEFAULT_PORT, Launcher, LaunchPlan, StopRequested, announce_restarts, stoppable
 from cli.meter import Meter
 from cli.programs import WorkerCounts
@@ -100,7 +100,7 @@ def _upload(show: Demo, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
         Unavailable: no document could be ingested.
     """
     batch = UploadBatch(len(files))
-    with Meter(show.console, why=lambda seconds: waiting_reason(show.client, batch, stalled_seconds=seconds)) as meter:
+    with _meter(show, batch) as meter:
         for lane, some in _in_order(files):
             for _ in upload(show.client, some, COLLECTION, lane, batch):
                 meter.show(batch.count("searchable"))
@@ -116,10 +116,18 @@ def _upload(show: Demo, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
     return batch, was_stored
 
 
+def _meter(show: Demo, batch: UploadBatch) -> Meter:
+    return Meter(
+        show.console,
+        why=lambda seconds: waiting_reason(show.client, batch, stalled_seconds=seconds),
+        left=lambda: seconds_left(show.client),
+    )
+
+
 def _follow(show: Demo, batch: UploadBatch) -> None:
     """Show progress until the urgent documents are ready, or a timeout, and all documents are searchable."""
     started = time.monotonic()
-    with Meter(show.console, why=lambda seconds: waiting_reason(show.client, batch, stalled_seconds=seconds)) as meter:
+    with _meter(show, batch) as meter:
         for _ in follow(show.client, batch, sleep=show.sleep):
             meter.show(_some(batch, URGENT).count())
             enough = _is_reached(batch, URGENT, "ready") or time.monotonic() - started > GENERATION_SECONDS

@@ -35,7 +35,7 @@ _SHORTEST_ROUND_SECONDS = 0.5
 _ROUND_SHARE = 5  # requests take at most a fifth of the time, which limits the server's load from a large corpus
 _UNAVAILABLE_ROUNDS = 10
 _FAILURES = frozenset({"breaker", "cooldown", "component_down"})  # causes of `pace`
-_WORKING = frozenset({"working", "idle", "limit"})
+_WORKING = frozenset({"working", "stalled", "batches", "idle", "limit"})
 _NO_WORKER = "no_worker"
 _STALLED_SECONDS = 3.0
 _START_SECONDS = 20.0  # of a worker on a slow machine, with the first heartbeat
@@ -256,6 +256,21 @@ def job_of(client: CliClient, job: str) -> Job | None:
         return client.job(job)
     except Transient:
         return None
+
+
+def seconds_left_of(client: CliClient, job: str) -> int | None:
+    """Return the time left for a job in seconds; None if it is unknown, or while the server is unavailable."""
+    shown = job_of(client, job)
+    return None if shown is None else shown.eta_seconds
+
+
+def seconds_left(client: CliClient) -> int | None:
+    """Return the time left for all open work in seconds; None if it is unknown, or if the server does not say it."""
+    try:
+        left = client.status()["eta_seconds"]
+    except ForeaskError:
+        return None
+    return None if left is None else int(left)
 
 
 def waiting_reason(client: CliClient, batch: UploadBatch | None = None, *, stalled_seconds: float) -> str | None:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import re
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from shared.domain.durations import duration
 
 if TYPE_CHECKING:
     from foreask_client import Job
 
-_WINDOW_SECONDS = 60.0  # a small model may take seconds for each chunk
 _LINE_EVERY_SECONDS = 10.0
-_ASK_SECONDS = 2.0  # between two questions for the reason
+_ASK_SECONDS = 2.0  # between two questions for the reason, or for the time left
 _DIGITS = re.compile(r"\d+")
 
 
@@ -44,30 +43,6 @@ class IngestCounts:
     uploaded: int | None = None
 
 
-class Rate:
-    """Chunks per second over the last minute, and the time for the remaining chunks."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._samples: deque[tuple[float, int]] = deque()
-
-    def note(self, done: int) -> None:
-        now = self._clock()
-        self._samples.append((now, done))
-        while self._samples[0][0] < now - _WINDOW_SECONDS:
-            self._samples.popleft()
-
-    @property
-    def per_second(self) -> float:
-        if len(self._samples) < 2:  # noqa: PLR2004
-            return 0.0
-        (start, before), (end, after) = self._samples[0], self._samples[-1]
-        return max(0.0, (after - before) / (end - start)) if end > start else 0.0
-
-    def eta(self, remaining: int) -> timedelta | None:
-        return timedelta(seconds=round(remaining / self.per_second)) if self.per_second else None
-
-
 class Meter:
     """Shows changing counts as one bar or as lines, and why they do not change; a context manager.
 
@@ -76,6 +51,7 @@ class Meter:
         clock: clock in monotonic seconds.
         why: returns a sentence about the reason why work waits; None without any. Its argument is the time in seconds
             in which nothing has changed.
+        left: returns the server's time left in seconds while no job is shown; None if it is unknown.
     """
 
     def __init__(
@@ -83,15 +59,18 @@ class Meter:
         console: Console,
         clock: Callable[[], float] = time.monotonic,
         why: Callable[[float], str | None] = lambda _: None,
+        left: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._console = console
         self._clock = clock
         self._why = why
+        self._left = left
+        self._left_seconds: int | None = None
+        self._left_at: float | None = None  # when it was asked for
         self._counted: IngestCounts | None = None
         self._changed_at = 0.0
         self._ask_at: float | None = None
         self._shown: set[str] = set()  # reasons, without their numbers
-        self._rate = Rate(clock)
         self._next_line = 0.0
         self._last = ""
         self._bar: tuple[Progress, TaskID] | None = None
@@ -115,12 +94,10 @@ class Meter:
 
     def show(self, count: IngestCounts, job: Job | None = None) -> None:
         """Show counts, with the remaining time and the costs of their job if it is given."""
-        if count.chunks:  # chunks that were done before this ingest do not count for its rate
-            self._rate.note(count.chunks_done)
-        notes = [*_notes(count), *_page_notes(count), *self._chunk_notes(count)]
-        left = _left_of_job(job) or self._left(count)
-        notes += [left] if left else []
-        notes += [f"{job.cost:,.4f} spent"] if job is not None and job.cost is not None else []
+        notes = [*_notes(count), *_page_notes(count), *_chunk_notes(count)]
+        seconds = self._ask_left(count) if job is None else job.eta_seconds
+        notes += [] if seconds is None else [f"about {duration(seconds)} left"]
+        notes += [f"{job.cost:,.4f} spent"] if job is not None and job.cost else []
         self._explain(count)
         if self._bar is None:
             self._line(count, notes)
@@ -128,19 +105,14 @@ class Meter:
         progress, documents = self._bar
         progress.update(documents, total=count.documents, completed=count.documents_done, note=", ".join(notes))
 
-    def _chunk_notes(self, count: IngestCounts) -> list[str]:
-        notes = [f"chunks {count.chunks_done} of {count.chunks}"] if count.chunks else []
-        if count.chunks > count.chunks_done:
-            notes.append(f"{count.chunks_generated} generated")
-            notes += [f"{self._rate.per_second:.1f}/s"] if self._rate.per_second else []
-        return notes
-
-    def _left(self, count: IngestCounts) -> str | None:
-        """Return the time for the remaining chunks at the rate of the last minute."""
-        eta = self._rate.eta(count.chunks - count.chunks_done) if count.chunks > count.chunks_done else None
-        if eta is None:
+    def _ask_left(self, count: IngestCounts) -> int | None:
+        """Return the time left in seconds as of the last question for it."""
+        now = self._clock()
+        if count.documents_done == count.documents:
             return None
-        return f"{eta} left" if count.complete else f"at least {eta} left"
+        if self._left_at is None or now >= self._left_at + _ASK_SECONDS:
+            self._left_at, self._left_seconds = now, self._left()
+        return self._left_seconds
 
     def _explain(self, count: IngestCounts) -> None:
         """Print each reason once why work waits, or does not start."""
@@ -169,12 +141,6 @@ class Meter:
             self._last = line
 
 
-def _left_of_job(job: Job | None) -> str | None:
-    if job is None or job.eta_seconds is None:
-        return None
-    return f"{timedelta(seconds=job.eta_seconds)} left"
-
-
 def _notes(count: IngestCounts) -> list[str]:
     """Return the numbers of documents that are uploaded, searchable and failed."""
     uploaded = [] if count.uploaded is None else [f"{count.uploaded} uploaded"]
@@ -185,6 +151,12 @@ def _notes(count: IngestCounts) -> list[str]:
 def _page_notes(count: IngestCounts) -> list[str]:
     """Return the progress of scanned pages while some are unread."""
     return [f"pages {count.pages_done} of {count.pages}"] if count.pages > count.pages_done else []
+
+
+def _chunk_notes(count: IngestCounts) -> list[str]:
+    """Return the progress of chunks, and the number of generated ones while some are not done."""
+    notes = [f"chunks {count.chunks_done} of {count.chunks}"] if count.chunks else []
+    return [*notes, f"{count.chunks_generated} generated"] if count.chunks > count.chunks_done else notes
 
 
 class Stages:
@@ -199,7 +171,7 @@ class Stages:
             TextColumn("{task.description:<28}"),
             BarColumn(bar_width=30),
             TextColumn("{task.completed:.0f} of {task.total:.0f}"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}"),
             console=console,
             transient=True,
         )
@@ -213,14 +185,17 @@ class Stages:
         if self._console.is_terminal:
             self._progress.stop()
 
-    def show(self, stage: str, done: int, total: int) -> None:
+    def show(self, stage: str, done: int, total: int, left_seconds: int | None = None) -> None:
+        """Show a stage, with the server's time left if it is known."""
+        left = "" if left_seconds is None else f"about {duration(left_seconds)} left"
         if self._console.is_terminal:
             task = self._tasks.get(stage)
             if task is None:
-                task = self._tasks[stage] = self._progress.add_task(stage, total=total)
-            self._progress.update(task, completed=done, total=total)
+                task = self._tasks[stage] = self._progress.add_task(stage, total=total, left=left)
+            self._progress.update(task, completed=done, total=total, left=left)
             return
         now = self._clock()
         if now >= self._lines.setdefault(stage, now + _LINE_EVERY_SECONDS):  # a short stage prints no line
             self._lines[stage] = now + _LINE_EVERY_SECONDS
-            self._console.print(f"{stage} {done:,} of {total:,}", highlight=False, soft_wrap=True)
+            line = f"{stage} {done:,} of {total:,}" + (f", {left}" if left else "")
+            self._console.print(line, highlight=False, soft_wrap=True)

@@ -228,14 +228,14 @@ def _budgets(work: Json) -> list[str]:
 
 def _rate(work: Json) -> str:
     dead = f", [red]{work['dead']:,} dead[/red] (foreask dead-letters list)" if work["dead"] else ""
-    eta = "" if work["eta_seconds"] is None else f", done in about {duration(work['eta_seconds'])}"
+    eta = "" if work["eta_seconds"] is None else f", about {duration(work['eta_seconds'])} left"
     return f"{work['chunks_per_minute']:,.0f} chunks a minute{eta}{dead}"
 
 
 def _pace(work: Json) -> list[str]:
     """Return the sentence about the bottleneck, in colour if a person should act on it."""
     pace = work["pace"]
-    if pace["cause"] == "idle":
+    if pace["cause"] in {"idle", "working"}:  # the line with the pace says the same
         return []
     colour = "yellow" if pace["cause"] in {"breaker", "cooldown", "component_down"} else "dim"
     return [f"[{colour}]{escape(pace['message'])}[/{colour}]"]
@@ -548,10 +548,17 @@ def _state_of_job(job: Job) -> str:
     return f"{job.state.replace('_', ' ')}{reason}{left}"
 
 
+def _chunks_of(job: Job) -> str:
+    """Return the progress of a job in chunks, as far as it is known."""
+    if job.chunks_done is None:
+        return ""
+    return f", {job.chunks_done:,} {'chunks' if job.chunks_total is None else f'of {job.chunks_total:,} chunks'}"
+
+
 def print_job(console: Console, job: Job) -> None:
     """Print a job with the numbers of its documents, and the reason if it waits or failed."""
     console.print(jobs_table([job]))
-    say(console, f"{job.done:,} of {job.total:,} done")
+    say(console, f"{job.done:,} of {job.total:,} done{_chunks_of(job)}")
     if job.documents:
         console.print(f"documents: {_counts(job.documents)}")
     if job.cost is not None:

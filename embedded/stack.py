@@ -160,7 +160,7 @@ class Stack:
             return {}
         server = {"base_url": filled["embedding_base_url"], "api_key": filled["embedding_api_key"]}
         others = [name for name in embeddings.installed() if name != self._embedding]
-        return {name: Embedding(model=name, **server, **_prefixes_of(name)) for name in others}
+        return {name: Embedding(model=name, price=0.0, **server, **_prefixes_of(name)) for name in others}
 
     @property
     def _key_of_models(self) -> Path:
@@ -169,7 +169,9 @@ class Stack:
 
     def _model(self, kind: str, url: str, name: str) -> dict[str, Any]:
         key = SecretStr(stored_password(self._key_of_models))  # not the provider's
-        return {f"{kind}_base_url": url, f"{kind}_model": name, f"{kind}_api_key": key}
+        prices = {"embedding": ("embedding_price",), "llm": ("llm_input_price", "llm_output_price")}[kind]
+        free = {price: 0.0 for price in prices if getattr(self._configured, price) is None}
+        return {f"{kind}_base_url": url, f"{kind}_model": name, f"{kind}_api_key": key} | free
 
     def _role_passwords(self) -> dict[str, SecretStr]:
         """Return the passwords of the roles of API and workers. The URL has the database owner's password."""

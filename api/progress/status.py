@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from api.features import FEATURE_ROUTES
-from api.progress.bottleneck import pace
+from api.progress.bottleneck import Bottleneck, bottleneck, pace_view
 from api.progress.readiness import Readiness
 from api.schemas.status import PaceView, StageView, StatusEvent
 from shared.domain.errors import Transient
@@ -25,14 +27,27 @@ class OpenWork:
 
     Args:
         uses: use of each limit; None while the broker is unavailable.
+        found: the bottleneck.
         of_features: fields of features.
     """
 
     backlog: Backlog
     uses: Sequence[LimitUse] | None
     budgets: Sequence[Budget]
+    found: Bottleneck
     pace: PaceView
     of_features: Mapping[str, Any]
+
+    @property
+    def eta_seconds(self) -> int | None:
+        """The time left for all open work; None if it is unknown, or if something stops some of the work."""
+        whole = self.backlog.left.whole
+        return None if whole is None or self.found.stops_some else _at_least_a_second(whole)
+
+    def eta_seconds_of(self, job_id: UUID) -> int | None:
+        """Return the time left for a job; None if it is unknown, or if something stops all work."""
+        left = self.backlog.left.of_jobs.get(job_id)
+        return None if left is None or self.found.stops_all else _at_least_a_second(left)
 
 
 async def read_work(services: ApiServices, readiness: Readiness, tenant: str) -> OpenWork:
@@ -49,10 +64,11 @@ async def read_work(services: ApiServices, readiness: Readiness, tenant: str) ->
     for process in await services.ledger[Heartbeats].seen():
         if process.alive and process.role in workers:
             workers[process.role] += 1
-    sentence = pace(
+    found = bottleneck(
         backlog, parts, uses or (), workers, budgets, reasons=readiness.reasons, refused_writes=readiness.refused_writes
     )
-    return OpenWork(backlog, uses, budgets, sentence, of_features)
+    shown = pace_view(found, [name for name, answers in parts.items() if not answers], workers)
+    return OpenWork(backlog, uses, budgets, found, shown, of_features)
 
 
 async def status_event(services: ApiServices, readiness: Readiness, tenant: str) -> StatusEvent:
@@ -61,8 +77,8 @@ async def status_event(services: ApiServices, readiness: Readiness, tenant: str)
     return StatusEvent(
         stages={queue: StageView.of(waiting) for queue, waiting in work.backlog.stages.items()},
         dead=work.backlog.dead,
-        chunks_per_minute=round(work.backlog.rate, 1),
-        eta_seconds=None if work.backlog.eta is None else round(work.backlog.eta.total_seconds()),
+        chunks_per_minute=round(work.backlog.chunks_per_minute, 1),
+        eta_seconds=work.eta_seconds,
         pace=work.pace,
         **work.of_features,
     )
@@ -78,3 +94,7 @@ async def _uses(services: ApiServices, tenant: str) -> list[LimitUse] | None:
         return await services.limiters.usage(tenant)
     except Transient:
         return None
+
+
+def _at_least_a_second(time: timedelta) -> int:
+    return max(1, round(time.total_seconds()))

@@ -14,7 +14,9 @@ from starlette.responses import Response
 from api.progress.job_feeds import JobFeeds
 from api.progress.listeners import Listeners
 from api.progress.pauses import pauses_of
-from api.state import JobFeedsDep, ListenersDep
+from api.progress.readiness import Readiness
+from api.progress.status import read_work
+from api.state import JobFeedsDep, ListenersDep, ReadinessDep
 from shared.domain.access.keys import Scope
 from shared.domain.errors import Forbidden
 from shared.domain.jobs import Job, JobKind, PauseReason
@@ -52,7 +54,7 @@ _HEARTBEAT_SECONDS = 15.0
     ),
 )
 async def create(
-    body: JobBody, tenant: Writer, services: ServicesDep, collection_cache: CollectionCacheDep
+    body: JobBody, tenant: Writer, services: ServicesDep, readiness: ReadinessDep, collection_cache: CollectionCacheDep
 ) -> Response:
     """Open a load. Its documents are uploaded with its id as `job`; then close it.
 
@@ -63,7 +65,7 @@ async def create(
         collection, key=body.idempotency_key, expected=body.documents, reopen=body.reopen
     )
     headers = {"location": f"/v1/jobs/{opened.job.id}"}
-    return JsonReply(await _view(opened.job, tenant, services), 201 if opened.is_new else 200, headers)
+    return JsonReply(await _view(opened.job, tenant, services, readiness), 201 if opened.is_new else 200, headers)
 
 
 @router.get("", response_model=JobPage, responses=problems(400, 401, 422, 503))
@@ -71,6 +73,7 @@ async def page(
     *,
     tenant: Reader,
     services: ServicesDep,
+    readiness: ReadinessDep,
     kind: Annotated[schemas.JobKind | None, Query(description="Only jobs of this kind")] = None,
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
@@ -81,13 +84,13 @@ async def page(
         tenant, kind=None if kind is None else JobKind(kind), after=after, limit=limit + 1
     )
     jobs, following = paging.split_page(rows, limit, lambda job: (job.created_at.isoformat(), str(job.id)))
-    return JsonReply(JobPage(items=await _views(jobs, tenant, services), next_cursor=following))
+    return JsonReply(JobPage(items=await _views(jobs, tenant, services, readiness), next_cursor=following))
 
 
 @router.get("/{job_id}", response_model=JobView, responses=problems(401, 404, 422, 503))
-async def get(job_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
+async def get(job_id: UUID, tenant: Reader, services: ServicesDep, readiness: ReadinessDep) -> Response:
     """Return a job with its progress."""
-    return JsonReply(await _view(await services.ledger[Jobs].get(tenant, job_id), tenant, services))
+    return JsonReply(await _view(await services.ledger[Jobs].get(tenant, job_id), tenant, services, readiness))
 
 
 @router.get(
@@ -121,23 +124,29 @@ async def events(
 
 
 @router.post("/{job_id}/close", response_model=JobView, responses=problems(401, 404, 409, 422, 503))
-async def close(job_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
+async def close(job_id: UUID, tenant: Writer, services: ServicesDep, readiness: ReadinessDep) -> Response:
     """Close a load: it accepts no more documents, and ends when its documents are finished."""
-    return JsonReply(await _view(await services.ledger[Jobs].close(tenant, job_id), tenant, services))
+    return JsonReply(await _view(await services.ledger[Jobs].close(tenant, job_id), tenant, services, readiness))
 
 
 @router.post("/{job_id}/pause", response_model=JobView, responses=problems(401, 403, 404, 409, 422, 503))
-async def pause(request: Request, job_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
+async def pause(
+    request: Request, job_id: UUID, tenant: Writer, services: ServicesDep, readiness: ReadinessDep
+) -> Response:
     """Pause a load, a sync or a reindex: no document is parsed, no questions are generated and nothing is indexed.
 
     Work in progress is finished. A paused load accepts documents. A reindex needs a key with the scope `manage`.
     """
     await _require_scope(request, job_id, tenant, services)
-    return JsonReply(await _view(await services.ledger[Jobs].pause(tenant, job_id, PauseReason.USER), tenant, services))
+    return JsonReply(
+        await _view(await services.ledger[Jobs].pause(tenant, job_id, PauseReason.USER), tenant, services, readiness)
+    )
 
 
 @router.post("/{job_id}/resume", response_model=JobView, responses=problems(401, 403, 404, 409, 422, 503))
-async def resume(request: Request, job_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
+async def resume(
+    request: Request, job_id: UUID, tenant: Writer, services: ServicesDep, readiness: ReadinessDep
+) -> Response:
     """Resume a paused load, sync or reindex. A reindex needs a key with the scope `manage`.
 
     A sync that waits for approval ends, and nothing is deleted.
@@ -145,13 +154,15 @@ async def resume(request: Request, job_id: UUID, tenant: Writer, services: Servi
     await _require_scope(request, job_id, tenant, services)
     job = await services.ledger[Jobs].resume(tenant, job_id)
     services.wakeups.wake(*WORK_QUEUES, "syncs")
-    return JsonReply(await _view(job, tenant, services))
+    return JsonReply(await _view(job, tenant, services, readiness))
 
 
 @router.post(
     "/{job_id}/cancel", status_code=202, response_model=JobView, responses=problems(401, 403, 404, 409, 422, 503)
 )
-async def cancel(request: Request, job_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
+async def cancel(
+    request: Request, job_id: UUID, tenant: Writer, services: ServicesDep, readiness: ReadinessDep
+) -> Response:
     """Cancel a load, a sync or a reindex. It gets no more documents, and its documents in progress are finished.
 
     Its queued documents are deleted, or keep the version that queries see. Paid questions are kept. A reindex needs a
@@ -160,24 +171,29 @@ async def cancel(request: Request, job_id: UUID, tenant: Writer, services: Servi
     await _require_scope(request, job_id, tenant, services)
     job = await services.ledger[Jobs].cancel(tenant, job_id)
     services.wakeups.wake(*WORK_QUEUES)  # documents in progress, if it was paused
-    return JsonReply(await _view(job, tenant, services), 202)
+    return JsonReply(await _view(job, tenant, services, readiness), 202)
 
 
-async def read_job(services: ApiServices, tenant: str, job_id: UUID) -> JobView:
+async def read_job(services: ApiServices, readiness: Readiness, tenant: str, job_id: UUID) -> JobView:
     """Read a job for its listeners."""
-    return await _view(await services.ledger[Jobs].get(tenant, job_id), tenant, services)
+    return await _view(await services.ledger[Jobs].get(tenant, job_id), tenant, services, readiness)
 
 
-async def _view(job: Job, tenant: str, services: ApiServices) -> JobView:
-    (shown,) = await _views([job], tenant, services)
+async def _view(job: Job, tenant: str, services: ApiServices, readiness: Readiness) -> JobView:
+    (shown,) = await _views([job], tenant, services, readiness)
     return shown
 
 
-async def _views(jobs: Sequence[Job], tenant: str, services: ApiServices) -> list[JobView]:
+async def _views(jobs: Sequence[Job], tenant: str, services: ApiServices, readiness: Readiness) -> list[JobView]:
     costs = await services.ledger[Costs].of_jobs(tenant, [job.id for job in jobs])
     prices = await asyncio.to_thread(_prices, services.settings, costs)  # the list prices are loaded once: 0.3 s
     pauses = await pauses_of(jobs, tenant, services)
-    return [view(job, prices.get(job.id), pauses.get(job.id)) for job in jobs]
+    shown = [(job, prices.get(job.id), pauses.get(job.id)) for job in jobs]
+    if not any(job.has_open_documents for job in jobs):
+        return [view(*each) for each in shown]
+    work = await read_work(services, readiness, tenant)
+    chunks = work.backlog.left.chunks
+    return [view(*each, eta_seconds=work.eta_seconds_of(each[0].id), chunks=chunks.get(each[0].id)) for each in shown]
 
 
 def _prices(settings: Settings, costs: Iterable[JobCost]) -> dict[UUID, float]:

@@ -51,7 +51,7 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
 
     `pace` describes the bottleneck in one sentence: the first of an unavailable component, a provider that fails or
     pauses, with its words, a limit that is used by more than nine tenths, an exhausted budget, and a stage without
-    workers.
+    workers. `values` contains the numbers and names of the sentence.
 
     The broker counts the use of limits, so `limits` is null while the broker is unavailable. A provider's limits are
     shared by all tenants.
@@ -65,8 +65,8 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
             stages={queue: StageView.of(waiting) for queue, waiting in backlog.stages.items()},
             unserved=[UnservedView(embedding_model=m, chunks=n) for m, n in backlog.unserved.items()],
             dead=backlog.dead,
-            chunks_per_minute=round(backlog.rate, 1),
-            eta_seconds=None if backlog.eta is None else round(backlog.eta.total_seconds()),
+            chunks_per_minute=round(backlog.chunks_per_minute, 1),
+            eta_seconds=work.eta_seconds,
             pace=work.pace,
             usage=[_usage(services, spent) for spent in await services.ledger[Costs].sums(tenant)],
             budgets=[budget_view(budget) for budget in work.budgets],

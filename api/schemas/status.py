@@ -177,15 +177,51 @@ class HistoryReply(ReplyModel):
 
 
 PaceCause = Literal[
-    "component_down", "idle", "breaker", "cooldown", "limit", "budget", "paused", "no_worker", "working"
+    "component_down",
+    "idle",
+    "breaker",
+    "cooldown",
+    "limit",
+    "budget",
+    "paused",
+    "no_worker",
+    "batches",
+    "stalled",
+    "working",
 ]
+
+
+class PaceValues(ReplyModel):
+    """The values of the sentence, so that a client can write it in another language; null if it has no such value."""
+
+    component: Literal["llm", "embedding"] | None = Field(
+        default=None, description="Provider that fails, pauses, or has no capacity"
+    )
+    reason: str | None = Field(default=None, description="Words of a provider or a component")
+    pause_seconds: int | None = Field(default=None, description="Time until the next call")
+    is_flex: bool = Field(default=False, description="Whether the service tier flex has no capacity left")
+    limit: str | None = Field(default=None, description="Name of a limit, as in `limits`")
+    used: int | None = None
+    most: int | None = None
+    unit: Literal["per_minute", "in_flight"] | None = Field(default=None, description="Unit of `used` and `most`")
+    stage: WorkQueue | None = Field(default=None, description="Stage without a worker")
+    embedding: str | None = Field(default=None, description="Embedding that no worker serves")
+    waiting: int | None = Field(default=None, description="Number of items that wait for a worker")
+    budget_id: UUID | None = Field(default=None, description="Id of the exhausted budget")
+    in_progress: int | None = Field(default=None, description="Open work of all stages that is being processed")
+    due: int | None = Field(default=None, description="Open work of all stages that is ready to start")
+    delayed: int | None = Field(default=None, description="Open work of all stages that waits for another attempt")
 
 
 class PaceView(ReplyModel):
     """The bottleneck of the work."""
 
-    cause: PaceCause = Field(description="The main bottleneck; `working` if there is none")
-    message: str
+    cause: PaceCause = Field(
+        description="The main bottleneck; `working` if there is none, `stalled` if nothing has finished in the last"
+        " minute for no known reason, `batches` if all open work waits for batches of the provider"
+    )
+    message: str = Field(description="The bottleneck as an English sentence")
+    values: PaceValues
     down: list[str] = Field(description="Unavailable components: `broker`, `qdrant`, `uploads`")
     workers: dict[str, int] = Field(description="Number of running processes of each stage, for all tenants")
 
@@ -236,6 +272,7 @@ class StatusView(ReplyModel):
         pace={
             "cause": "limit",
             "message": "Llm requests: 2,310 of 2,400 per minute are used.",
+            "values": {"limit": "llm requests", "used": 2310, "most": 2400, "unit": "per_minute"},
             "down": [],
             "workers": {"parse": 1, "read": 1, "generate": 2, "index": 1},
         },
@@ -289,8 +326,11 @@ class StatusView(ReplyModel):
     dead: int = Field(
         description="Number of failed documents, unread pages and dead chunks, which GET /v1/dead-letters lists"
     )
-    chunks_per_minute: float = Field(description="Number of chunks that finished in the last minute")
-    eta_seconds: int | None = Field(description="Remaining time of the open chunks at this rate")
+    chunks_per_minute: float = Field(description="Pace of the last minutes")
+    eta_seconds: int | None = Field(
+        description="Time for the open chunks and the expected chunks of documents that are not parsed, at this pace;"
+        " null without evidence, or while something stops the work"
+    )
     pace: PaceView
     usage: list[UsageView] = Field(description="Costs of ingestion since the first upload")
     estimates: list[StoredEstimateView] = Field(

@@ -217,12 +217,16 @@ def _upload(
     job: str,
 ) -> Job | None:
     """Upload files and follow their documents; return their job, or None if it was not followed."""
-    from cli.ingestion import follow, job_of, upload, waiting_reason
+    from cli.ingestion import follow, job_of, seconds_left_of, upload, waiting_reason
     from cli.meter import Meter
 
     followed, until = None, options.until
     lane = options.lane
-    with Meter(console, why=lambda seconds: waiting_reason(client, batch, stalled_seconds=seconds)) as meter:
+    with Meter(
+        console,
+        why=lambda seconds: waiting_reason(client, batch, stalled_seconds=seconds),
+        left=lambda: seconds_left_of(client, job),
+    ) as meter:
         for _ in upload(client, selection.files, options.collection, lane.value if lane else None, batch, job=job):
             meter.show(batch.count(until))
         client.close_job(job)
@@ -284,11 +288,15 @@ def _follow_corpus(
 ) -> Job | None:
     """Upload a corpus and follow its job; return the job, or None if it was not followed."""
     from cli.corpus_ingestion import counts_of, follow, upload_rows
-    from cli.ingestion import waiting_reason
+    from cli.ingestion import seconds_left_of, waiting_reason
     from cli.meter import IngestCounts, Meter
 
     followed = None
-    with Meter(console, why=lambda seconds: waiting_reason(client, stalled_seconds=seconds)) as meter:
+    with Meter(
+        console,
+        why=lambda seconds: waiting_reason(client, stalled_seconds=seconds),
+        left=lambda: seconds_left_of(client, job),
+    ) as meter:
         chosen: Literal["batch"] | None = "batch" if options.lane is LaneOption.BATCH else None
         for _ in upload_rows(client, corpus, options.collection, load, lane=chosen, job=job):
             meter.show(IngestCounts(load.total, uploaded=load.done))

@@ -106,7 +106,7 @@ def follow(client: CliClient, console: Console, job_id: str) -> Job:
             if event.name == "error":
                 raise Unavailable(str(event.data.get("detail", "")), component="api")
             job = Job.model_validate(event.data)
-            stages.show(job.kind, job.done, job.total)
+            stages.show(job.kind, job.done, job.total, job.eta_seconds)
             if job.message and job.message != said:
                 output.say(console, job.message)
             said = job.message

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
@@ -31,6 +31,7 @@ class JobKind(StrEnum):
 
 HIDDEN_JOBS = frozenset({JobKind.LOOKUP, JobKind.SOURCE_CHECK})  # no list of jobs has these
 JOBS_OF_PARSERS = HIDDEN_JOBS | {JobKind.SYNC}  # parse workers claim these, and index workers all others
+_WITH_DOCUMENTS = frozenset({JobKind.LOAD, JobKind.SYNC, JobKind.REINDEX, JobKind.BUILD})
 
 
 class JobState(StrEnum):
@@ -85,7 +86,6 @@ class Job:
         points: number of compared points of a gate or a verification; None for other kinds.
         needs_calls: whether workers make calls for its documents: a load or a reindex with chunks without questions,
             except in the batch lane.
-        eta: time for the open documents at the rate of the last minute; None if nothing is open or nothing finished.
     """
 
     id: UUID
@@ -102,7 +102,11 @@ class Job:
     created_at: datetime
     ended_at: datetime | None
     needs_calls: bool = False
-    eta: timedelta | None = None
+
+    @property
+    def has_open_documents(self) -> bool:
+        """Whether it is open, and of a kind with documents."""
+        return self.kind in _WITH_DOCUMENTS and self.state in OPEN_STATES
 
     @property
     def lacks_questions(self) -> bool:

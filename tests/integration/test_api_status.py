@@ -7,17 +7,19 @@ from uuid import uuid4
 
 import pytest
 
-from api.progress.bottleneck import pace
+from api.progress.bottleneck import bottleneck, pace_view
 from api.schemas.status import StatusView
 from embedded.ports import free_port
 from shared.domain.spending.budgets import BILLIONTHS, Budget, BudgetUnit, Period, SetBy
 from shared.domain.spending.limit_use import LimitUse
+from shared.domain.time_left import TimeLeft
 from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.backlog import Backlog, Waiting
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.parsing import ParseWork
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS
 
 
@@ -87,8 +89,8 @@ async def test_rate_counts_finished_chunks_without_eta_before_parsing(client, se
 
     view = await status(client)
     assert view.documents == {"queued": 3, "ready": 6}
-    assert 6 <= view.chunks_per_minute <= 6 * 12
-    assert view.eta_seconds is None  # unparsed documents have no chunks to count
+    assert view.chunks_per_minute == 6
+    assert view.eta_seconds is None  # a first group of chunks is no evidence of a pace
 
 
 async def test_status_counts_dead_chunks(client, services, provider):
@@ -137,7 +139,7 @@ async def test_status_explains_bottleneck_in_one_sentence(client, services, sett
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while not (await status(client)).pace.workers["parse"]:
                 await asyncio.sleep(0.02)
-        assert (await status(client)).pace.cause == "working"
+        assert (await status(client)).pace.cause == "stalled"
 
     broker = type(settings.redis_url)(f"redis://127.0.0.1:{free_port()}/0")
     async with calling(with_keys(settings.model_copy(update={"redis_url": broker}))) as without_broker:
@@ -149,8 +151,12 @@ async def test_status_explains_bottleneck_in_one_sentence(client, services, sett
 SAID = 'The llm provider answered 402: its quota is used up; it says "No credit"'
 
 
+OPEN = {"generate": Waiting(4, 0, 0, timedelta())}
+LEFT = TimeLeft(whole=timedelta(seconds=20), per_second=0.2)
+
+
 def test_most_important_bottleneck_is_shown():
-    backlog = Backlog({"generate": Waiting(4, 0, 0, timedelta())}, 0, 12.0, timedelta(seconds=20), {})
+    backlog = Backlog(OPEN, 0, 12, LEFT, {})
     up = dict.fromkeys(("ledger", "broker", "qdrant", "uploads"), True)
     kinds = (Period.MONTH, BudgetUnit.MONEY, SetBy.OPERATOR)
     budget = Budget(
@@ -169,39 +175,41 @@ def test_most_important_bottleneck_is_shown():
     full = LimitUse("llm requests", 100, 91, 0, None, "closed", timedelta(), "llm", "requests", None)
     held = [replace(full, cooldown=minute), replace(full, breaker="open", used=0)]
 
-    def bottleneck(uses=(), workers=1, budgets=(), parts=up, work=backlog):
-        return pace(work, parts, uses, {"generate": workers}, budgets)
+    def found(uses=(), workers=1, budgets=(), parts=up, work=backlog):
+        return pace_view(bottleneck(work, parts, uses, {"generate": workers}, budgets), [], {})
 
-    assert bottleneck(held, 0, used_up, up | {"qdrant": False, "uploads": False}).message == (
+    assert found(held, 0, used_up, up | {"qdrant": False, "uploads": False}).message == (
         "Qdrant and the store of uploads do not answer."
     )
-    assert bottleneck(held, 0, used_up).cause == "breaker"
-    assert bottleneck(held[:1], 0, used_up).message == "Calls of the llm provider pause for 60 s."
-    assert bottleneck([full], 0, used_up).message == "Llm requests: 91 of 100 per minute are used."
-    assert bottleneck([replace(full, used=90)], 0, used_up).message == (
+    assert found(held, 0, used_up).cause == "breaker"
+    assert found(held[:1], 0, used_up).message == "Calls of the llm provider pause for 60 s."
+    assert found([full], 0, used_up).message == "Llm requests: 91 of 100 per minute are used."
+    assert found([replace(full, used=90)], 0, used_up).message == (
         "The monthly budget of 2 for the collection 'handbook' is used up: no questions are generated until 2026-12-01"
         " in UTC, or until it is raised. Until then, documents are found by their texts."
     )
-    assert bottleneck(budgets=used_up[:1]).cause == "working"
-    assert (
-        bottleneck(budgets=used_up, work=replace(backlog, stages={"parse": Waiting(1, 0, 0, None)})).cause != "budget"
-    )
+    assert found(budgets=used_up[:1]).cause == "working"
+    assert found(budgets=used_up, work=replace(backlog, stages={"parse": Waiting(1, 0, 0, None)})).cause != "budget"
     flying = replace(full, limit=None, in_flight=8, in_flight_limit=8)
-    assert bottleneck([flying]).message == "Llm requests: 8 of at most 8 calls are running."
+    assert found([flying]).message == "Llm requests: 8 of at most 8 calls are running."
     dry = replace(full, used=0, flex_pause=minute)
-    assert bottleneck([dry]).message == (
+    assert found([dry]).message == (
         "The llm provider has no capacity left in the service tier flex; the next call is made in 60 s."
     )
-    assert bottleneck([dry, full]).cause == "limit"
-    assert bottleneck(workers=0).cause == "no_worker"
-    assert bottleneck(work=replace(backlog, unserved={"e5": 3})).message == (
+    assert found([dry, full]).cause == "limit"
+    assert found(workers=0).cause == "no_worker"
+    assert found(work=replace(backlog, unserved={"e5": 3})).message == (
         "No worker serves the embedding 'e5', and 3 chunks wait for one."
     )
-    assert bottleneck().message == "12 chunks finish per minute, and the open chunks need about 20 s."
-    long = replace(backlog, eta=timedelta(seconds=2_550))
-    assert bottleneck(work=long).message.endswith("the open chunks need about 43 min.")
+    assert found().message == "12 chunks finish per minute, about 20 s left."
+    long = replace(backlog, left=replace(LEFT, whole=timedelta(seconds=2_550)))
+    assert found(work=long).message.endswith("about 43 min left.")
+    unknown = replace(backlog, left=replace(LEFT, whole=None))
+    assert found(work=unknown).message == "12 chunks finish per minute, the time left is not known yet."
+    batches = found(work=replace(backlog, recent=0, left=TimeLeft(is_in_batches=True)))
+    assert batches.message == "The open chunks wait for batches of the provider, which take up to 24 hours."
     slow = replace(full, cooldown=timedelta(hours=2, minutes=5))
-    assert bottleneck([slow]).message == "Calls of the llm provider pause for 2 h 5 min."
+    assert found([slow]).message == "Calls of the llm provider pause for 2 h 5 min."
 
 
 @pytest.mark.parametrize(
@@ -215,30 +223,54 @@ def test_most_important_bottleneck_is_shown():
     ids=["open", "half-open", "paused", "failing"],
 )
 def test_trouble_of_provider_has_its_words(change, cause, sentence):
-    backlog = Backlog({"generate": Waiting(4, 0, 0, timedelta())}, 0, 0.0, None, {})
+    backlog = Backlog(OPEN, 0, 0, TimeLeft(), {})
     reason = SAID[:1].lower() + SAID[1:]
     use = LimitUse("llm requests", None, 0, 8, 8, "closed", timedelta(), "llm", "requests", None, reason=reason)
 
-    found = pace(backlog, {}, [replace(use, **change)], {"generate": 1}, [])
+    found = pace_view(bottleneck(backlog, {}, [replace(use, **change)], {"generate": 1}, []), [], {})
 
     assert (found.cause, found.message) == (cause, sentence)
+    assert (found.values.component, found.values.reason) == ("llm", reason)
 
 
 def test_standstill_is_never_called_free():
-    backlog = Backlog({"generate": Waiting(4, 2, 3, timedelta())}, 0, 0.0, None, {})
+    backlog = Backlog({"generate": Waiting(4, 2, 3, timedelta())}, 0, 0, TimeLeft(), {})
 
-    found = pace(backlog, {}, [], {"generate": 1}, [])
+    found = pace_view(bottleneck(backlog, {}, [], {"generate": 1}, []), [], {})
 
+    assert (found.cause, found.values.due, found.values.in_progress, found.values.delayed) == ("stalled", 4, 2, 3)
     assert found.message == (
         "No chunk has finished in the last minute; open work: 2 in progress, 4 due, 3 waiting for another attempt,"
         " whose documents have the reasons."
     )
 
 
-def test_unavailable_part_has_its_reason():
-    backlog = Backlog({}, 0, 0.0, None, {})
+@guards(
+    "api/progress/bottleneck.py",
+    "return self.is_long or self.cause in _STOPS",
+    "return False",
+    means="a time is shown although the provider is down",
+)
+def test_stopped_work_has_no_time():
+    broken = LimitUse("llm requests", None, 0, 0, 8, "open", timedelta(), "llm", "requests", None)
+    held = replace(broken, breaker="closed", cooldown=timedelta(seconds=20))
+    long = replace(held, cooldown=timedelta(minutes=2))
 
-    found = pace(backlog, {"qdrant": False}, [], {}, [], reasons={"qdrant": 'Qdrant answered 401: "wrong key"'})
+    def stops(*uses, workers=1, work=OPEN):
+        found = bottleneck(Backlog(work, 0, 12, LEFT, {}), {}, uses, {"generate": workers}, [])
+        return found.stops_all, found.stops_some
+
+    assert stops() == stops(held) == (False, False)
+    assert stops(broken) == stops(long) == stops(workers=0) == (True, True)
+    assert stops(work={"generate": Waiting(4, 0, 0, None)}) == (False, True)  # of a paused job
+
+
+def test_unavailable_part_has_its_reason():
+    reasons = {"qdrant": 'Qdrant answered 401: "wrong key"'}
+
+    found = pace_view(
+        bottleneck(Backlog({}, 0, 0, TimeLeft(), {}), {"qdrant": False}, [], {}, [], reasons=reasons), [], {}
+    )
 
     assert found.message == 'Qdrant answered 401: "wrong key".'
 

@@ -16,6 +16,7 @@ DIFFERENCES = """
         UNION ALL SELECT tenant, 'jobs', job_id::text, state, count(*) FROM documents WHERE job_id IS NOT NULL
         GROUP BY 1, 2, 3, 4
         UNION ALL SELECT tenant, 'chunks', embedding_model, state, count(*) FROM chunks GROUP BY 1, 2, 3, 4
+        UNION ALL SELECT tenant, 'lanes', lane::text, state, count(*) FROM chunks GROUP BY 1, 2, 3, 4
     )
     (TABLE tallied EXCEPT TABLE counted) UNION ALL (TABLE counted EXCEPT TABLE tallied)
 """

@@ -12,6 +12,7 @@ from pydantic import Field
 from shared.domain import jobs
 from shared.domain.jobs import Job, Pause, PauseReason
 from shared.domain.states import DocumentState
+from shared.domain.time_left import ChunkProgress
 from shared.http.schemas.common import BodyModel, CollectionName, ReplyModel, example, example_of
 
 _JOB_ID = "0198f3a1-77aa-7c3a-9d70-3c1b5e8f2a51"
@@ -81,6 +82,8 @@ class JobView(ReplyModel):
         total=1250,
         documents={"queued": 600, "searchable": 10, "ready": 639, "failed": 1},
         points=None,
+        chunks_done=4180,
+        chunks_total=8150,
         eta_seconds=95,
         cost=0.0412,
         message=None,
@@ -110,8 +113,15 @@ class JobView(ReplyModel):
     points: int | None = Field(
         description="Number of compared points of a gate or a verification; null for other kinds"
     )
+    chunks_done: int | None = Field(
+        description="Number of finished chunks of an open load, sync or reindex; null for others and before the first"
+    )
+    chunks_total: int | None = Field(
+        description="Number of its chunks, with the expected ones of documents that are not parsed; null if unknown"
+    )
     eta_seconds: int | None = Field(
-        description="Time for the remaining documents at the rate of the last minute; null if none finished then"
+        description="Time for its chunks and for the work before it, at the pace of the last minutes: never longer than"
+        " `eta_seconds` of `GET /v1/status`; null without evidence, or while something stops it"
     )
     cost: float | None = Field(
         description="Costs of the calls of a load, a sync or a reindex with a known price; null if there are none"
@@ -129,8 +139,23 @@ class JobPage(ReplyModel):
     next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")
 
 
-def view(job: Job, cost: float | None, pause: Pause | None = None) -> JobView:
-    """Return the view of a job; `pause` is the reason why no questions are generated while it runs."""
+def view(
+    job: Job,
+    cost: float | None,
+    pause: Pause | None = None,
+    *,
+    eta_seconds: int | None = None,
+    chunks: ChunkProgress | None = None,
+) -> JobView:
+    """Return the view of a job.
+
+    Args:
+        job: the job.
+        cost: costs of its calls; None if unknown.
+        pause: the reason why no questions are generated while it runs.
+        eta_seconds: the time left; None if unknown.
+        chunks: its progress in chunks; None for jobs without.
+    """
     return JobView(
         id=job.id,
         kind=JobKind(job.kind),
@@ -143,7 +168,9 @@ def view(job: Job, cost: float | None, pause: Pause | None = None) -> JobView:
         total=job.total,
         documents=dict(job.documents),
         points=job.points,
-        eta_seconds=None if job.eta is None else round(job.eta.total_seconds()),
+        chunks_done=None if chunks is None else chunks.done,
+        chunks_total=None if chunks is None else chunks.total,
+        eta_seconds=eta_seconds if pause is None else None,
         cost=cost,
         message=_message(job) if pause is None else pause.sentence,
         error=job.error,

@@ -79,7 +79,11 @@ async def open_job(
         "collection_id": collection.id,
         "expected": expected,
     }
-    return OpenedJob(job_id, (await connection.execute(SQL.insert, parameters)).scalar_one(), is_new=True)
+    number = (await connection.execute(SQL.insert, parameters)).scalar_one()
+    of_lanes = {"tenant": collection.tenant, "lanes": [str(lane) for lane in lanes.lanes_of(number)]}
+    await connection.execute(SQL.forget_changes, of_lanes)
+    await connection.execute(SQL.forget_counters, of_lanes)
+    return OpenedJob(job_id, number, is_new=True)
 
 
 async def finish(connection: Connection, job_id: UUID | None = None) -> Sequence[UUID]:

@@ -28,6 +28,13 @@ VALUES (
     :collection, :collection_id, :kind, {OPEN_JOB.target}, :key, :expected)
 RETURNING number
 
+-- name: forget_changes
+-- Delete the counters of the chunks of an ended job whose number is used again: changes first, as in the addition.
+DELETE FROM tally_changes WHERE tenant = :tenant AND counted = 'lanes' AND part = ANY(CAST(:lanes AS text[]))
+
+-- name: forget_counters
+DELETE FROM tallies WHERE tenant = :tenant AND counted = 'lanes' AND part = ANY(CAST(:lanes AS text[]))
+
 -- name: reopen
 -- Make an open load accept documents again.
 UPDATE jobs SET closed_at = NULL, expected = coalesce(:expected, expected)

@@ -17,14 +17,13 @@ from shared.ledger.documents import build_sync
 from shared.ledger.documents.dead_letters import discard_queued
 from shared.ledger.documents.open_jobs import finish, open_job
 from shared.ledger.jobs import job_claims
-from shared.ledger.model import counters, states
+from shared.ledger.model import states
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.connections import Row
 from shared.ledger.postgres.database import Database, again_after_collision
 from shared.ledger.postgres.statements import Statement
 
-_SHORTEST = timedelta(seconds=5)  # a rate over a shorter time is meaningless
 _SLICE = 100  # jobs deleted by one transaction
 _OWN_ROUTES = {
     JobKind.BUILD: "/v1/collections/{name}/builds",
@@ -86,7 +85,7 @@ class Jobs:
         """Return a tenant's jobs, newest first, after `after`; `kind` selects the jobs of one kind."""
         at, job_id = after or (None, None)
         chosen = {"kind": kind, "at": at, "after": job_id, "limit": limit}
-        rows = await self._database.rows(SQL.page, {"tenant": tenant, "window": counters.RATE_WINDOW, **chosen})
+        rows = await self._database.rows(SQL.page, {"tenant": tenant, **chosen})
         return [_job(row) for row in rows]
 
     async def get(self, tenant: str, job_id: UUID) -> Job:
@@ -95,8 +94,7 @@ class Jobs:
         Raises:
             NotFound: the tenant has no job of that id.
         """
-        parameters = {"tenant": tenant, "window": counters.RATE_WINDOW, "id": job_id}
-        rows = await self._database.rows(SQL.get, parameters)
+        rows = await self._database.rows(SQL.get, {"tenant": tenant, "id": job_id})
         if not rows:
             raise _not_found(job_id)
         return _job(rows[0])
@@ -195,11 +193,10 @@ def _job(row: Row) -> Job:
     known = sum(documents.values())
     finished = sum(count for state, count in documents.items() if state in states.FINAL_DOCUMENTS)
     done, total = (finished if row["done"] is None else row["done"]), max(row["total"] or 0, known)
-    state = JobState(row["state"])
     return Job(
         id=row["id"],
         kind=JobKind(row["kind"]),
-        state=state,
+        state=JobState(row["state"]),
         collection=row["collection"],
         pause_reason=None if row["pause_reason"] is None else PauseReason(row["pause_reason"]),
         closed_at=row["closed_at"],
@@ -211,20 +208,7 @@ def _job(row: Row) -> Job:
         error=row["error"],
         created_at=row["created_at"],
         ended_at=row["ended_at"],
-        eta=_eta(total - done, row["finished"], row["since"]) if _advances(row["kind"], state) else None,
     )
-
-
-def _advances(kind: str, state: JobState) -> bool:
-    """Return whether documents of a job are processed. A build is done when it is filled, and its documents follow."""
-    return state == JobState.RUNNING or (kind == JobKind.BUILD and state == JobState.DONE)
-
-
-def _eta(left: int, finished: int | None, since: timedelta | None) -> timedelta | None:
-    """Return the time for the documents that are left, at the rate at which others have finished."""
-    if not finished or since is None or left <= 0:
-        return None
-    return max(since, _SHORTEST) / finished * left
 
 
 def _not_found(job_id: UUID) -> NotFound:

@@ -50,7 +50,7 @@ FROM jobs j WHERE j.tenant = :tenant AND j.kind IN ({listed})
 {builds} UNION ALL {erasures} UNION ALL {own_rows}
 
 -- part: shown
--- Chosen jobs, the newest first, with the counters of their documents, and the number that finished in the last minute.
+-- Chosen jobs, the newest first, with the counters of their documents.
 , counters AS (
     SELECT t.counted, t.part, t.state, sum(t.rows)::bigint AS rows FROM (
         SELECT t.counted, t.part, t.state, t.rows FROM chosen p JOIN tallies t
@@ -59,20 +59,16 @@ FROM jobs j WHERE j.tenant = :tenant AND j.kind IN ({listed})
         SELECT t.counted, t.part, t.state, t.change FROM chosen p JOIN tally_changes t
             ON t.tenant = :tenant AND t.counted = p.counted AND t.part IN (p.part, p.source)) t
     GROUP BY t.counted, t.part, t.state HAVING sum(t.rows) > 0
-), finished AS (
-    SELECT t.counted, t.part, sum(t.change)::bigint AS rows, now() - min(t.at) AS since FROM tally_changes t
-    WHERE t.tenant = :tenant AND t.change > 0 AND {FINAL_DOCUMENTS:t} AND t.at > now() - CAST(:window AS interval)
-    GROUP BY t.counted, t.part
 )
 SELECT p.id, p.kind, p.state, p.collection, p.pause_reason, p.closed_at, p.created_at, p.ended_at, p.error, p.done,
        greatest(p.total, (SELECT sum(c.rows) FROM counters c
                           WHERE c.counted = p.counted AND c.part = p.source AND {exists:c}))::bigint AS total,
        coalesce(p.documents, (SELECT jsonb_object_agg(c.state, c.rows) FROM counters c
                               WHERE c.counted = p.counted AND c.part = p.part AND {exists:c}), '{}') AS documents,
-       f.rows AS finished, f.since, p.points,
+       p.points,
        EXISTS (SELECT 1 FROM jobs j JOIN chunks_open w ON {is_in_live_job_lane:w j}
                WHERE j.id = p.id AND j.ended_at IS NULL AND {GENERATE_QUEUE:w}) AS needs_calls
-FROM chosen p LEFT JOIN finished f ON f.counted = p.counted AND f.part = p.part
+FROM chosen p
 ORDER BY p.created_at DESC, p.id DESC
 
 -- name: page

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from shared.domain.time_left import RECENT
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.connections import Connection
 from shared.ledger.postgres.database import Database
 
-RATE_WINDOW = timedelta(minutes=1)  # the rate of the ingest is read from changes that are not added up yet
+RATE_WINDOW = RECENT  # the rate of the ingest is read from changes that are not added up yet
 _SLICE = 10_000  # changes of one transaction: a tenth of a second
 _REMEMBERED = timedelta(days=1)  # 1,440 rows of a tenant that always works
 SQL = statements.load(__file__, states.FRAGMENTS)

@@ -26,6 +26,11 @@ def lane_of(priority: int, job_number: int = 0) -> int:
     return job_number * _PRIORITIES + priority
 
 
+def lanes_of(job_number: int) -> list[int]:
+    """Return the lanes of a job in the order of priority; 0 is the number of documents without a job."""
+    return [lane_of(priority, job_number) for priority in Lane]
+
+
 def priority(alias: str) -> str:
     """Return the SQL expression of the priority of a row with a lane."""
     return f"({alias}.lane % {_PRIORITIES})"

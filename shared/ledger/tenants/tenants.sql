@@ -11,5 +11,5 @@ SELECT CASE WHEN CAST(:tenants AS text[]) IS NULL THEN '' ELSE tenant END AS of_
        sum(rows)::bigint AS rows
 FROM (SELECT tenant, counted, state, rows FROM tallies
       UNION ALL SELECT tenant, counted, state, change FROM tally_changes) t
-WHERE counted NOT IN ('jobs', 'readers') AND (CAST(:tenants AS text[]) IS NULL OR tenant = ANY(:tenants))
+WHERE counted NOT IN ('jobs', 'readers', 'lanes') AND (CAST(:tenants AS text[]) IS NULL OR tenant = ANY(:tenants))
 GROUP BY of_tenant, counted, state HAVING sum(rows) <> 0

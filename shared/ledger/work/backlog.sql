@@ -146,8 +146,8 @@ FROM (
           WHERE NOT {is_paused:p}) first
 ) w GROUP BY queue
 
--- name: finished
--- Count dead letters and recently finished chunks. A failed document with dead pages is one letter. Dead chunks of a
+-- name: dead
+-- Count dead letters. A failed document with dead pages is one letter. Dead chunks of a
 -- version that an edit is replacing are not letters; this is not checked if there are very many dead chunks.
 {counts}
 SELECT coalesce((SELECT rows FROM documents_tally WHERE state = {DocumentState.FAILED}), 0)
@@ -156,18 +156,67 @@ SELECT coalesce((SELECT rows FROM documents_tally WHERE state = {DocumentState.F
            WHERE c.tenant = :tenant AND c.state = {ChunkState.DEAD}
              AND c.version = (SELECT d.version FROM documents d WHERE d.id = c.document_id)) END
        + (SELECT count(*) FROM pages p JOIN documents d ON d.id = p.document_id AND d.version = p.version
-          WHERE p.tenant = :tenant AND p.state = {PageState.DEAD} AND NOT ({has_failed:d})) AS dead,
-       ended.ended, ended.since
-FROM (SELECT coalesce(sum(rows), 0)::bigint AS tallied FROM chunks_tally WHERE state = {ChunkState.DEAD}) dead,
-     (SELECT coalesce(sum(change), 0)::bigint AS ended, now() - min(at) AS since FROM tally_changes
-      WHERE tenant = :tenant AND counted = 'chunks' AND state IN ({ChunkState.INDEXED}, {ChunkState.DEAD})
-        AND change > 0 AND at > now() - CAST(:window AS interval)) ended
+          WHERE p.tenant = :tenant AND p.state = {PageState.DEAD} AND NOT ({has_failed:d})) AS dead
+FROM (SELECT coalesce(sum(rows), 0)::bigint AS tallied FROM chunks_tally WHERE state = {ChunkState.DEAD}) dead
+
+-- part: finished_changes
+-- The changes that are not added up yet and count finished chunks.
+FROM tally_changes WHERE tenant = :tenant AND counted = 'chunks' AND change > 0
+  AND state IN ({ChunkState.INDEXED}, {ChunkState.DEAD})
+
+-- name: finished
+-- Count the chunks that finished in the last minute, and the part of them that finished first.
+SELECT coalesce(sum(change), 0)::bigint AS recent, coalesce(sum(change) FILTER (WHERE at = start), 0)::bigint AS first,
+       coalesce(max(at) - min(at), '0') AS span
+FROM (SELECT change, at, min(at) OVER () AS start {finished_changes} AND at > now() - CAST(:recent AS interval)) c
+
+-- name: finished_earlier
+-- Count the chunks that finished before that, by minutes of the clock.
+SELECT extract(epoch FROM now() - minute)::float AS age_seconds, sum(chunks)::bigint AS chunks
+FROM (SELECT minute, chunks + dead_chunks AS chunks FROM ended_by_minute
+      WHERE tenant = :tenant AND minute > now() - make_interval(mins => CAST(:minutes AS int) + 1)
+      UNION ALL
+      SELECT date_trunc('minute', at, 'UTC'), change {finished_changes} AND at <= now() - CAST(:recent AS interval)) c
+GROUP BY minute
+
+-- name: open_jobs
+-- Read the open jobs with documents, of which a tenant has a limited number.
+SELECT j.id, j.number, j.kind, j.state, j.created_at,
+       j.state = {JobState.PAUSED} AND j.pause_reason IS DISTINCT FROM {PauseReason.APPROVAL} AS is_paused,
+       CASE WHEN j.closed_at IS NULL THEN j.expected END AS expected
+FROM jobs j WHERE j.tenant = :tenant AND j.ended_at IS NULL AND {has_documents:j}
+
+-- name: unfilled
+-- Count the documents that builds lack which are being filled.
+SELECT b.id, b.created_at, greatest(
+           (SELECT coalesce(sum(t.rows), 0) FROM {document_counts} t WHERE t.part = l.id::text AND {exists:t})
+           - (SELECT coalesce(sum(t.rows), 0) FROM {document_counts} t WHERE t.part = b.id::text AND {exists:t}),
+           0)::bigint AS documents
+FROM collections b JOIN collections l ON l.tenant = b.tenant AND l.name = b.name AND {is_live:l}
+WHERE b.tenant = :tenant AND b.build_state = {BuildState.FILLING}
+
+-- name: counted
+-- Read the numbers of all documents and chunks of a tenant, of some jobs' documents, and of some lanes' chunks.
+{counts}
+SELECT 'documents' AS counted, '' AS part, state, rows FROM documents_tally
+UNION ALL
+SELECT 'chunks', '', state, sum(rows)::bigint FROM chunks_tally GROUP BY state
+UNION ALL
+SELECT counted, part, state, sum(rows)::bigint FROM (
+    SELECT counted, part, state, rows FROM tallies
+    WHERE tenant = :tenant AND (counted = 'jobs' AND part = ANY(CAST(:jobs AS text[]))
+                                OR counted = 'lanes' AND part = ANY(CAST(:lanes AS text[])))
+    UNION ALL
+    SELECT counted, part, state, change FROM tally_changes
+    WHERE tenant = :tenant AND (counted = 'jobs' AND part = ANY(CAST(:jobs AS text[]))
+                                OR counted = 'lanes' AND part = ANY(CAST(:lanes AS text[])))) t
+GROUP BY counted, part, state
 
 -- name: all_rows
 -- Count the rows of all tenants by state.
 SELECT counted, state, sum(rows)::bigint AS rows FROM (
     SELECT counted, state, rows FROM tallies UNION ALL SELECT counted, state, change FROM tally_changes) t
-WHERE counted NOT IN ('jobs', 'readers') GROUP BY counted, state
+WHERE counted NOT IN ('jobs', 'readers', 'lanes') GROUP BY counted, state
 
 -- name: unserved
 -- Count the chunks that wait for a worker that serves their embedding, by its name.

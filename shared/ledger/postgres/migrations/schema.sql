@@ -1003,8 +1003,9 @@ CREATE INDEX ix_conversations_checked_at ON conversations (checked_at);
 -- `tally_changes` are not included.
 CREATE TABLE tallies (
     tenant text NOT NULL,
-    counted text NOT NULL,  -- documents, jobs (their documents), readers (their documents), chunks, pages
-    -- Documents and readers: collection id; jobs: job id; chunks: embedding model; pages: empty.
+    -- documents, jobs (their documents), readers (their documents), chunks, lanes (their chunks), pages
+    counted text NOT NULL,
+    -- Documents and readers: collection id; jobs: job id; chunks: embedding model; lanes: lane; pages: empty.
     part text NOT NULL,
     state text NOT NULL,  -- readers: the reader
     rows bigint NOT NULL,
@@ -1108,13 +1109,17 @@ END $$;
 CREATE TRIGGER count_delete AFTER DELETE ON documents REFERENCING OLD TABLE AS old_rows
     FOR EACH STATEMENT EXECUTE FUNCTION count_documents_delete();
 
--- The same for chunks.
+-- The same for chunks, by embedding model and by lane, which has the number of their job.
 CREATE FUNCTION count_chunks_insert() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO tally_changes (tenant, counted, part, state, change)
     SELECT tenant, TG_TABLE_NAME, embedding_model::text, state, sum(sign)
     FROM (SELECT *, 1 AS sign FROM new_rows) r
-    GROUP BY tenant, embedding_model, state HAVING sum(sign) <> 0;
+    GROUP BY tenant, embedding_model, state HAVING sum(sign) <> 0
+    UNION ALL
+    SELECT tenant, 'lanes', lane::text, state, sum(sign)
+    FROM (SELECT *, 1 AS sign FROM new_rows) r
+    GROUP BY tenant, lane, state HAVING sum(sign) <> 0;
     RETURN NULL;
 END $$;
 
@@ -1126,7 +1131,11 @@ BEGIN
     INSERT INTO tally_changes (tenant, counted, part, state, change)
     SELECT tenant, TG_TABLE_NAME, embedding_model::text, state, sum(sign)
     FROM (SELECT *, 1 AS sign FROM new_rows UNION ALL SELECT *, -1 AS sign FROM old_rows) r
-    GROUP BY tenant, embedding_model, state HAVING sum(sign) <> 0;
+    GROUP BY tenant, embedding_model, state HAVING sum(sign) <> 0
+    UNION ALL
+    SELECT tenant, 'lanes', lane::text, state, sum(sign)
+    FROM (SELECT *, 1 AS sign FROM new_rows UNION ALL SELECT *, -1 AS sign FROM old_rows) r
+    GROUP BY tenant, lane, state HAVING sum(sign) <> 0;
     RETURN NULL;
 END $$;
 
@@ -1138,7 +1147,11 @@ BEGIN
     INSERT INTO tally_changes (tenant, counted, part, state, change)
     SELECT tenant, TG_TABLE_NAME, embedding_model::text, state, sum(sign)
     FROM (SELECT *, -1 AS sign FROM old_rows) r
-    GROUP BY tenant, embedding_model, state HAVING sum(sign) <> 0;
+    GROUP BY tenant, embedding_model, state HAVING sum(sign) <> 0
+    UNION ALL
+    SELECT tenant, 'lanes', lane::text, state, sum(sign)
+    FROM (SELECT *, -1 AS sign FROM old_rows) r
+    GROUP BY tenant, lane, state HAVING sum(sign) <> 0;
     RETURN NULL;
 END $$;
 
