@@ -15,6 +15,7 @@ from api.http import prefer_header
 from api.http.ndjson import LineStream, read_lines
 from api.progress import long_poll
 from api.progress.waiting import reason_of
+from api.schemas.dead_letters import Reason
 from api.schemas.documents import (
     BatchLine,
     BatchResult,
@@ -50,6 +51,11 @@ _MOST_IDS = 100  # per request: proxies accept addresses of up to 8 KB
 _MOST_HITS = 1_001
 _STATES = "^({0})(,({0}))*$".format("|".join(states.EXISTING_DOCUMENTS))
 _OUTDATED = "Only documents that an older reader has read and that are not in progress"
+_OF_JOB = "Only documents that this job changed last"
+_WITH_REASON = (
+    "Only failed documents with this reason, and degraded ones with a dead page or chunk with it, as in `GET"
+    " /v1/dead-letters/reasons`"
+)
 _SEVERAL = "One or more states, separated by commas"
 _WORDS = "Prefixes of words in the title, the filename or the external id; case is ignored"
 _LANES_OF_LINES = (
@@ -155,6 +161,8 @@ async def page(
     q: Annotated[str | None, Query(min_length=1, max_length=200, pattern=r"^\P{Cc}+$", description=_WORDS)] = None,
     sort: Annotated[Order, Query(description=_SORTS)] = "newest",
     outdated: Annotated[bool, Query(description=_OUTDATED)] = False,
+    job: Annotated[UUID | None, Query(description=_OF_JOB)] = None,
+    reason: Annotated[Reason | None, Query(description=_WITH_REASON)] = None,
     metadata: Annotated[bool, Query(description="Whether to return the metadata of the documents")] = True,
     count: Annotated[bool, Query(description="Whether to count the documents that `q` finds")] = False,
     limit: paging.Limit = 50,
@@ -169,6 +177,8 @@ async def page(
         external_id=external_id,
         words=q,
         outdated=outdated,
+        job=job,
+        reason=reason,
     )
     after = paging.read_cursor(cursor, partial(_read_position, sort))
     rows = await services.ledger[Documents].page(

@@ -217,6 +217,7 @@ def documents(
     collection: AnyCollection = None,
     state: Annotated[str | None, typer.Option(help="Only documents in this state, e.g. failed.")] = None,
     outdated: Annotated[bool, typer.Option("--outdated", help="Only documents that an older reader has read.")] = False,
+    job: Annotated[str | None, typer.Option(help="Only documents that this job changed last.")] = None,
     limit: Annotated[int, typer.Option(help="Maximum number to print.", min=1)] = 200,
     url: Url = LOCAL,
     key: Key = None,
@@ -229,7 +230,7 @@ def documents(
     from cli import output
 
     with client_of(url, key) as client:
-        listed = client.documents(collection=collection, state=state, outdated=outdated or None)
+        listed = client.documents(collection=collection, state=state, outdated=outdated or None, job=job)
         output.print_documents(console_of(), islice(listed, limit))
 
 

@@ -1,12 +1,17 @@
 """Dead letters over HTTP: listed with reasons, retried without repeated costs, or discarded."""
 
+from uuid import UUID
+
 import pytest
 
 from api.schemas.dead_letters import DeadLetterHistory, DeadLetterPage
 from shared.http.schemas.problems import ProblemDetails
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
+from shared.ledger.documents.listing import NEWEST, DocumentFilter, parameters_of
+from shared.ledger.postgres.statements import Statement
 from shared.ledger.work.indexing import IndexWork
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.planted import guards
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all year."
 SECTIONS = "\n\n".join(f"# {name}\n\n" + f"{name} is about the {name} of the bay. " * 40 for name in ("tide", "mole"))
@@ -365,3 +370,60 @@ async def test_letters_with_equal_times_are_paged_by_id(services, library, provi
     after = await dead.page("default", Choice(), after=(every[0].at, every[0].id))
 
     assert after == every[1:]
+
+
+@guards(
+    "shared/ledger/documents/listing.py",
+    "AND c.state = {ChunkState.DEAD} AND c.error = :reason)",
+    "AND c.state = {ChunkState.DEAD} AND c.error <> :reason)",
+    means="a reason of failures leads to other documents",
+)
+async def test_documents_are_listed_by_reason_of_failure(client, services, provider):
+    provider.script(malformed_containing="tide")
+    await submit(client, BROKEN_PDF, "broken.pdf")
+    await submit(client, SECTIONS, "partly.md")
+    await submit(client, KEEPER, "whole.md")
+    await work(services)
+    reasons = [each["reason"] for each in (await client.get("/v1/dead-letters/reasons")).json()["items"]]
+
+    found = [await names(client, reason=reason) for reason in reasons]
+
+    assert sorted(found) == [["broken.pdf"], ["partly.md"]]
+    assert await names(client, reason=reasons[0], state="ready") == []
+    assert await names(client, reason="Another reason.") == []
+
+
+async def test_documents_are_listed_by_job(client, services, provider):
+    job = (await client.post("/v1/jobs", json={})).json()["id"]
+    for name in ("broken.pdf", "whole.md"):
+        text = BROKEN_PDF if name == "broken.pdf" else KEEPER
+        (await client.post("/v1/documents", json={"text": text, "filename": name, "job": job})).raise_for_status()
+    await submit(client, BROKEN_PDF + " either", "alone.pdf")
+    await work(services)
+
+    assert await names(client, job=job, sort="name") == ["broken.pdf", "whole.md"]
+    assert await names(client, job=job, state="failed,degraded") == ["broken.pdf"]
+    assert await names(client, job=job, sort="updated", q="whole") == ["whole.md"]
+
+
+async def test_documents_of_job_are_found_by_index(client, services, provider):
+    job = UUID((await client.post("/v1/jobs", json={})).json()["id"])
+    await submit(client, KEEPER, "whole.md")
+    insert = """
+        INSERT INTO documents (id, public_id, tenant, collection_id, external_id, state, job_id)
+        SELECT gen_random_uuid(), gen_random_uuid(), 'default', l.id, 'n' || n, 'queued',
+               CASE WHEN n <= 5 THEN CAST(:job AS uuid) END
+        FROM collections l, generate_series(1, 5000) n"""
+    wanted = parameters_of("default", DocumentFilter(collection="default", job=job), most=100)
+    async with services.database.begin() as connection:
+        await connection.execute(Statement(insert), {"job": job})
+        await connection.execute_sql("ANALYZE documents")
+        plan = (await connection.execute(Statement(f"EXPLAIN {NEWEST}"), wanted)).scalars()
+
+    assert "ix_documents_job" in "\n".join(plan)
+
+
+async def names(client, **choice):
+    reply = await client.get("/v1/documents", params=choice)
+    assert reply.status_code == 200, reply.text
+    return [each["external_id"] for each in reply.json()["items"]]

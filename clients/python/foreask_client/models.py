@@ -768,7 +768,10 @@ class Job(Model):
             compares all points first.
         documents: its documents by state. A document counts for the job that changed it last.
         points: number of compared points of a gate or a verification; None for other kinds.
-        eta_seconds: time for the remaining documents at the rate of the last minute; None if none finished then.
+        chunks_done: number of finished chunks of an open load, sync or reindex; None for others and before the first.
+        chunks_total: number of its chunks, with the expected ones of documents that are not parsed; None if unknown.
+        eta_seconds: time for its chunks and for the work before it, at the pace of the last minutes: never longer than
+            `eta_seconds` of `GET /v1/status`; None without evidence, or while something stops it.
         cost: costs of the calls of a load, a sync or a reindex with a known price; None if there are none.
         message: reason, if the job waits for a person or a client.
         ended_at: None while it is open, and for builds.
@@ -785,6 +788,8 @@ class Job(Model):
     total: int
     documents: dict[str, int] = {}
     points: int | None = None
+    chunks_done: int | None = None
+    chunks_total: int | None = None
     eta_seconds: int | None = None
     cost: float | None = None
     message: str | None = None

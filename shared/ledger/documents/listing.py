@@ -23,6 +23,7 @@ from shared.ledger.postgres.statements import Statement
 
 Order = Literal["newest", "updated", "name", "state"]
 
+_WITH_REASONS = (DocumentState.FAILED, DocumentState.DEGRADED)  # other documents may have reasons of old versions
 _CHECKED = 1_000  # documents scanned before the index of words is used
 _END_OF_TIME = datetime(3000, 1, 1, tzinfo=UTC)
 _LAST_ID = UUID(int=2**128 - 1)
@@ -46,9 +47,18 @@ _POSITIONS = (
 _BY_CREATION = "(d.created_at, d.public_id) < (s.at, s.after)"
 _BY_CHANGE = "(d.updated_at, d.public_id) < (:at, CAST(:after AS uuid))"
 _BY_NAME = "(d.external_id, d.public_id) > (CAST(:name AS text), CAST(:after AS uuid))"
+_FAILS_WITH = """(
+    d.state = {DocumentState.FAILED} AND d.error = :reason
+    OR EXISTS (SELECT 1 FROM chunks_ended c WHERE c.document_id = d.id AND c.version = d.version
+               AND c.state = {ChunkState.DEAD} AND c.error = :reason)
+    OR EXISTS (SELECT 1 FROM pages p WHERE p.document_id = d.id AND p.version = d.version
+               AND p.state = {PageState.DEAD} AND p.error = :reason))"""
 _CONDITIONS = {
+    "fails_with": _FAILS_WITH,
     "of_tenant": "l.tenant = :tenant AND {is_live:l} AND (CAST(:collection AS text) IS NULL OR l.name = :collection)",
     "is_named": "(CAST(:external_id AS text) IS NULL OR d.external_id = :external_id)"
+    " AND (CAST(:job AS uuid) IS NULL OR d.job_id = :job)"
+    " AND (CAST(:reason AS text) IS NULL OR {fails_with})"
     " AND (NOT CAST(:outdated AS boolean)"
     " OR {FINAL_DOCUMENTS:d} AND (d.reader = ANY(CAST(:readers AS text[]))) IS NOT TRUE)",
 }
@@ -111,6 +121,8 @@ class DocumentFilter:
     Args:
         words: prefixes of words in the title, the filename or the external id; all must match.
         outdated: whether to list only documents that an older reader has read.
+        job: job that changed them last.
+        reason: reason of a failure, of the document, or of a page or a chunk of it.
     """
 
     ids: Sequence[UUID] | None = None
@@ -119,6 +131,14 @@ class DocumentFilter:
     external_id: str | None = None
     words: str | None = None
     outdated: bool = False
+    job: UUID | None = None
+    reason: str | None = None
+
+    @property
+    def states(self) -> Sequence[DocumentState]:
+        """The states of the listed documents, in the order in which a person reads them."""
+        possible = _BY_URGENCY if self.reason is None else _WITH_REASONS
+        return [state for state in possible if self.in_states is None or state in self.in_states]
 
 
 async def page(
@@ -164,7 +184,7 @@ def parameters_of(
     tenant: str, wanted: DocumentFilter, *, order: Order = "newest", after: ListPosition | None = None, most: int
 ) -> dict[str, Any]:
     """Return the parameters for the first documents in an order."""
-    states_ = [state for state in _BY_URGENCY if wanted.in_states is None or state in wanted.in_states]
+    states_ = list(wanted.states)
     at = _END_OF_TIME if after is None or after.at is None else after.at
     last = _FIRST_ID if order == "name" else _LAST_ID
     position_id = last if after is None else after.id
@@ -178,6 +198,8 @@ def parameters_of(
         "collection": wanted.collection,
         "external_id": wanted.external_id,
         "outdated": wanted.outdated,
+        "job": wanted.job,
+        "reason": wanted.reason,
         "readers": list(readers.CURRENT),
         "states": list(states_),
         "ats": ats,

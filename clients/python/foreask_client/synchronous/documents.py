@@ -181,6 +181,8 @@ class DocumentsApi(Connection):
         sort: Literal["newest", "updated", "name", "state"] | None = None,
         metadata: bool | None = None,
         outdated: bool | None = None,
+        job: str | None = None,
+        reason: str | None = None,
     ) -> Iterator[Document]:
         """List documents.
 
@@ -193,6 +195,8 @@ class DocumentsApi(Connection):
             sort: order of the list; default: newest first.
             metadata: whether replies contain metadata; default: yes.
             outdated: whether to list only documents that an older reader has read; default: no.
+            job: id of the job that changed the documents last.
+            reason: reason of a failure, of the documents or of a page or chunk of them.
         """
         params = {
             "collection": collection,
@@ -203,6 +207,8 @@ class DocumentsApi(Connection):
             "sort": sort,
             "metadata": metadata,
             "outdated": outdated,
+            "job": job,
+            "reason": reason,
         }
         return self.items(Pages("/v1/documents", given(params), Document.model_validate))
 

@@ -179,6 +179,8 @@ CREATE INDEX ix_documents_changed ON documents (tenant, updated_at);
 
 CREATE INDEX ix_documents_list ON documents (collection_id, state, created_at, public_id);
 
+CREATE INDEX ix_documents_job ON documents (job_id, state, created_at, public_id) WHERE job_id IS NOT NULL;
+
 CREATE UNIQUE INDEX uq_documents_external_id ON documents (collection_id, external_id) WHERE state <> 'deleting';
 
 CREATE UNIQUE INDEX uq_documents_public_id ON documents (public_id, collection_id) WHERE state <> 'deleting';
