@@ -96,10 +96,11 @@ class DeadReasonView(ReplyModel):
     documents: int
     pages: int
     chunks: int
+    collections: list[str] = Field(description="Names of the collections with these dead letters")
 
 
 class DeadReasons(ReplyModel):
-    model_config = example(items=[{"reason": _LETTER_EXAMPLE["reason"], "documents": 0, "pages": 0, "chunks": 12}])
+    model_config = example(items=[{"reason": _LETTER_EXAMPLE["reason"], "documents": 0, "pages": 0, "chunks": 12, "collections": ["handbook"]}])
 
     items: list[DeadReasonView] = Field(description="At most 200 reasons, most frequent first")
 

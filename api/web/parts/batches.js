@@ -4,6 +4,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { get, post } from "../api.js";
 import { redraw } from "../store.js";
+import { card } from "../kit/card.js";
 import { confirmed } from "../kit/dialog.js";
 import { bar } from "./bars.js";
 import { ago, count, money, plural, size } from "./format.js";
@@ -25,7 +26,6 @@ const STATES = /** @type {Record<string, string>} */ ({
   done: say`done`, failed: say`failed`,
 });
 const CANCELLABLE = ["planning", "planned", "creating", "running"];
-const COLOURS = /** @type {Record<string, string>} */ ({ done: "ready", failed: "failed" });
 
 /** @type {{items: Api["BatchView"][]}} */
 const seen = { items: [] };
@@ -49,7 +49,7 @@ async function cancel(batch) {
 /** Render the newest batches; nothing if the tenant has none. */
 export function batches() {
   if (!seen.items.length) return nothing;
-  return html`<h2>${say`Batches`}</h2><ul role="list" class="jobs">${repeat(seen.items, (/** @type {Api["BatchView"]} */ each) => each.id, one)}</ul>`;
+  return html`<h2>${say`Batches`}</h2><ul role="list" class="kit-cards">${repeat(seen.items, (/** @type {Api["BatchView"]} */ each) => each.id, one)}</ul>`;
 }
 
 /** @param {Api["BatchView"]} batch */
@@ -58,14 +58,17 @@ function one(batch) {
   const isOpen = CANCELLABLE.includes(batch.state);
   const next = isOpen && batch.cancelled_at ? CANCELLED : NEXT[batch.state];
   const done = Math.max(batch.done, batch.settled);
-  return html`<li class="card" aria-label=${name}>
-    <p class="bar-line"><span class="grow"><strong>${name}</strong>
-        <span class="soft small">${STATES[batch.state] ?? batch.state} \u00b7 ${say`planned ${ago(batch.created_at)}`}${batch.ended_at ? ` \u00b7 ${say`ended ${ago(batch.ended_at)}`}` : ""}</span></span>
-      ${isOpen && !batch.cancelled_at && may("write") ? button(batch, name) : nothing}</p>
-    ${bar(batch.lines ? done / batch.lines : 0, COLOURS[batch.state] ?? "working")}
+  return card({
+    label: name, title: name, actions: isOpen && !batch.cancelled_at && may("write") ? button(batch, name) : null,
+    facts: [
+      STATES[batch.state] ?? batch.state, say`planned ${ago(batch.created_at)}`,
+      ...(batch.ended_at ? [say`ended ${ago(batch.ended_at)}`] : []),
+    ].join(" \u00b7 "),
+    body: html`${batch.ended_at ? nothing : bar(batch.lines ? done / batch.lines : 0, "working")}
     <p class="soft small number">${say`${count(batch.done)} done at the provider`} \u00b7 ${say`${count(batch.settled)} settled`} \u00b7 ${size(batch.bytes)}${batch.cost === null ? "" : ` \u00b7 ${money(batch.cost)}`}</p>
     ${next ? html`<p class="small">${next}</p>` : nothing}
-    ${batch.error ? html`<p class="bad small" dir="auto">${batch.error}</p>` : nothing}</li>`;
+    ${batch.error ? html`<p class="bad small" dir="auto">${batch.error}</p>` : nothing}`,
+  });
 }
 
 /** @param {Api["BatchView"]} batch @param {string} name */

@@ -131,7 +131,7 @@ export function costs() {
   const by = (isOf, amount) => times.map((day) => days.filter((each) => each.day === day && isOf(each)).reduce((sum, each) => sum + amount(each), 0));
   const tokens = (/** @type {Api["UsageGroupView"]} */ each) => each.prompt_tokens + each.completion_tokens;
   const cost = (/** @type {Api["UsageGroupView"]} */ each) => each.cost ?? 0;
-  const isPriced = days.some((each) => each.cost !== null);
+  const isPriced = days.some((each) => each.cost); // embedded models are free
   const main = isPriced ? cost : tokens;
   const total = days.reduce((sum, each) => sum + main(each), 0);
   const unpriced = days.reduce((sum, each) => sum + each.unpriced_calls, 0);

@@ -1,10 +1,11 @@
 // The upload queue: three requests at a time, each with one file and its progress, or with many small files.
 
 import { html, nothing } from "../vendor/lit-html.js";
-import { upload } from "../api.js";
+import { ROOT, upload } from "../api.js";
 import { redraw } from "../store.js";
 import { bar } from "./bars.js";
 import { count, plural, size } from "./format.js";
+import { Load } from "./load.js";
 import { say } from "./words.js";
 
 const AT_ONCE = 3;
@@ -16,7 +17,10 @@ const FEW = 20; // fewer small files are uploaded one by one
 const TOGETHER = 100; // most files of a request
 const PAUSE = 2000; // milliseconds before the next attempt
 
-/** @typedef {{name: string, bytes: number, share: number, state: keyof typeof WORDS, problem: string | null, control: AbortController, file: File, fields: Record<string, string>, alone: boolean}} Upload */
+/**
+ * @typedef {{name: string, bytes: number, share: number, state: keyof typeof WORDS, problem: string | null,
+ *   control: AbortController, file: File, fields: Record<string, string>, alone: boolean, load: Load}} Upload
+ */
 
 /** @type {Upload[]} */
 let files = [];
@@ -24,6 +28,11 @@ let running = 0;
 /** @param {Upload} each */
 const isOpen = (each) => each.state === "waiting" || each.state === "sending";
 let finished = () => {};
+
+// A job of which files are left is closed with the page: no more of them follow.
+addEventListener("pagehide", () => {
+  for (const { load } of files.filter(isOpen)) load.close();
+});
 
 // Reloading the page discards the files that are not uploaded yet, so the browser asks first.
 addEventListener("beforeunload", (event) => files.some(isOpen) && event.preventDefault());
@@ -35,9 +44,11 @@ addEventListener("beforeunload", (event) => files.some(isOpen) && event.preventD
 export function send(chosen, fields, most, uploaded) {
   finished = uploaded;
   files = [...files.filter((each) => !isOpen(each)).slice(-MAX_FINISHED), ...files.filter(isOpen)];
+  const accepted = [...chosen].filter(({ file }) => !most || file.size <= most).length;
+  const load = new Load(fields.collection, accepted);
   for (const { file, path: name } of chosen) {
     const large = most && file.size > most;
-    files.push({ name, bytes: file.size, share: 0, file, control: new AbortController(), alone: file.size > SMALL,
+    files.push({ name, bytes: file.size, share: 0, file, load, control: new AbortController(), alone: file.size > SMALL,
       fields: { ...fields, external_id: name }, state: large ? "refused" : "waiting",
       problem: large ? say`The file is ${size(file.size)}. The server accepts at most ${size(most)}.` : null });
   }
@@ -49,14 +60,20 @@ function next() {
   while (running < AT_ONCE) {
     const waiting = files.filter((each) => each.state === "waiting");
     if (!waiting.length) return;
-    const small = waiting.filter((each) => !each.alone && each.fields.collection === waiting[0].fields.collection);
+    const small = waiting.filter((each) => !each.alone && each.load === waiting[0].load);
     running += 1;
     run(small.length < FEW ? [waiting[0]] : small.slice(0, TOGETHER)).finally(() => {
       running -= 1;
+      close(small[0]?.load ?? waiting[0].load);
       next();
       redraw();
     });
   }
+}
+
+/** Close the job of a load whose files have all been uploaded. @param {Load} load */
+function close(load) {
+  if (!files.some((each) => each.load === load && isOpen(each))) load.close();
 }
 
 /** Upload a file, or small files in one request. A small file that is not accepted is then uploaded alone. @param {Upload[]} group */
@@ -71,6 +88,7 @@ async function run(group) {
   change({ state: "sending" });
   for (;;) {
     try {
+      await first.load.opened(signal);
       const statuses = await sent(group, (share) => change({ share, problem: null }), signal);
       for (const [index, each] of group.entries()) {
         const status = statuses[index]; // none after an error that ended the request
@@ -95,10 +113,13 @@ const ALONE = { state: "waiting", alone: true, share: 0, problem: null };
 
 /** Send files, and return the status of each. @param {Upload[]} group @param {(share: number) => void} onProgress @param {AbortSignal} signal @returns {Promise<number[]>} */
 async function sent(group, onProgress, signal) {
-  const [{ file, fields }] = group;
+  const [{ file, load }] = group;
+  /** @type {Record<string, string>} */
+  const fields = { ...group[0].fields, ...(load.id ? { job: load.id } : {}) };
   if (group.length > 1) {
     const body = new Blob(await Promise.all(group.map(lineOf)), { type: "application/x-ndjson" });
-    const reply = await upload(`/v1/documents:batch?lane=interactive&collection=${encodeURIComponent(fields.collection)}`, body, onProgress, signal);
+    const query = new URLSearchParams({ lane: "interactive", collection: fields.collection, ...(load.id ? { job: load.id } : {}) });
+    const reply = await upload(`/v1/documents:batch?${query}`, body, onProgress, signal);
     return reply.response.trim().split("\n").map((/** @type {string} */ line) => JSON.parse(line).status);
   }
   const form = new FormData();
@@ -132,11 +153,13 @@ export function uploads() {
       each.control.abort();
       each.state = "stopped";
     }
+    for (const load of new Set(open.map((each) => each.load))) close(load);
   };
+  const jobs = files.some((each) => each.load.id) ? html`<a class="small" href=${`${ROOT}/jobs`}>${say`Show progress`}</a>` : nothing;
   return html`<section class="uploads" aria-label=${say`Uploads`}>
     <p class="bar-line"><span class="grow">${(open.length ? [say`${plural(open.length, "file")} uploading`, ...rejected] : ended).join(", ")}</span>
       ${open.length ? html`<button class="quiet" @click=${() => (stop(), redraw())}>${say`Stop`}</button>`
-        : html`<button class="quiet" @click=${() => ((files = []), redraw())}>${say`Close`}</button>`}</p>
+        : html`${jobs} <button class="quiet" @click=${() => ((files = []), redraw())}>${say`Close`}</button>`}</p>
     ${open.length ? html`<p class="soft small">${say`Keep this page open until the upload finishes.`}</p>` : nothing}
     <ul role="list">${shown.map((each) => html`<li class="bar-line small">
       <span class="grow clip" dir="auto">${each.name}</span>

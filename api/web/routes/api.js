@@ -8,6 +8,8 @@ import { redraw } from "../store.js";
 import { plural } from "../parts/format.js";
 import { problemCard } from "../parts/notice.js";
 import { written } from "../parts/snippet.js";
+import { may } from "../parts/permissions.js";
+import { loadWebhooks, webhooks } from "../parts/webhooks.js";
 import { exampleOf, fields, resolve, table, words } from "../parts/schema.js";
 import { say } from "../parts/words.js";
 
@@ -35,6 +37,7 @@ const opened = new Set();
 
 /** Load the description and open the operation named in the URL. */
 export async function load() {
+  if (may("manage")) loadWebhooks();
   try {
     if (!seen.described) show(JSON.parse(await (await bytes("/openapi.json")).text()));
     seen.problem = null;
@@ -80,6 +83,8 @@ export function view() {
   return html`<section class="column wide reference">
     <p>${words(described.info.description.split("\n\n")[0])}</p>
     <p class="soft small">${say`Send the key in the ${html`<code>Authorization: Bearer</code>`} or ${html`<code>X-API-Key</code>`} header. Download as a file: ${html`<a href=${`${ROOT}/openapi.json`}>openapi.json</a>`}. Try requests in ${html`<a href=${`${ROOT}/docs`}>Swagger UI</a>`}.`}</p>
+    ${may("manage") ? webhooks() : nothing}
+    <h2>${say`Reference`}</h2>
     <div class="tools"><input id="search" type="search" placeholder=${say`Search the API`} aria-label=${say`Search the reference`} .value=${live(seen.search)}
       @input=${typed}>
       <span class="soft small" role="status">${plural(shown.length, "operation")}</span></div>

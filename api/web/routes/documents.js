@@ -11,6 +11,7 @@ import { collectionPicker, collections, loadCollections } from "../parts/collect
 import { deleteDocuments, deleting, describe } from "../parts/deletion.js";
 import { ago, count, plural, money, nameOf } from "../parts/format.js";
 import { lists } from "../parts/handover.js";
+import { narrowed, narrowing } from "../parts/narrowing.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { replaceFile } from "../parts/replacement.js";
@@ -111,6 +112,7 @@ const address = (cursor) => {
   if (list.q && !list.inTexts) query.set("q", list.q);
   if (list.q && !list.inTexts && !cursor) query.set("count", "true");
   if (list.state) query.set("state", states().join(","));
+  for (const [name, value] of narrowed()) query.set(name, value);
   if (cursor) query.set("cursor", cursor);
   return `/v1/documents?${query}`;
 };
@@ -201,7 +203,7 @@ function settle(document) {
   const index = list.rows.findIndex((row) => row.id === document.id);
   if (index >= 0) {
     if (Date.parse(document.updated_at) >= Date.parse(list.rows[index].updated_at)) list.rows[index] = document;
-  } else if (!list.q && !list.state && list.sort === "newest" && document.state !== "deleting") {
+  } else if (!list.q && !list.state && !narrowed().length && list.sort === "newest" && document.state !== "deleting") {
     const made = Date.parse(document.created_at);
     const older = list.rows.findIndex((row) => Date.parse(row.created_at) <= made);
     if (older < 0 && list.next) return; // it belongs to a page that is not loaded yet
@@ -330,8 +332,9 @@ function totals() {
   /** @param {string[]} names */
   const sum = (names) => names.reduce((total, state) => total + (known[state] ?? 0), 0);
   const all = sum(Object.keys(known));
-  const shown = list.searched && list.hits !== null ? list.hits : list.state ? sum(states()) : all;
   const { length } = list.rows;
+  const counted = list.searched && list.hits !== null ? list.hits : list.state ? sum(states()) : all;
+  const shown = narrowed().length ? length + PAGE : counted; // the rows of a job or a reason are not counted
   return { known, working: sum(OPEN), all, shown: list.next ? Math.max(shown, length + 1) : length };
 }
 
@@ -349,6 +352,7 @@ export function view() {
       <span role="status">${hitsOf()}</span>
       ${list.connected ? nothing : html`<span class="bad">${say`Not connected: this list may be out of date`}</span>`}
     </p>
+    ${narrowing(() => filter({}))}
     ${notice ? html`<p class="small">${notice}</p>` : nothing}
     ${submission?.pendingUploads()} ${problemCard(list.problem, list.again)} ${may("write") ? selection() : nothing}
     ${isTextSearch() ? texts?.textHits() : content(all, shown)}

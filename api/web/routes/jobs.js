@@ -4,7 +4,9 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { ROOT, get, post } from "../api.js";
+import { card } from "../kit/card.js";
 import { confirmed } from "../kit/dialog.js";
+import { empty } from "../kit/empty.js";
 import { bar } from "../parts/bars.js";
 import { batches, readBatches } from "../parts/batches.js";
 import { ago, count, duration, money, plural } from "../parts/format.js";
@@ -13,12 +15,29 @@ import { notify, problemCard } from "../parts/notice.js";
 import { polledList } from "../parts/polling.js";
 import { say } from "../parts/words.js";
 
+/** @typedef {Api["JobView"]} Job */
+
 export const title = say`Jobs`;
 export const titled = true;
-const KINDS = { load: say`Load`, sync: say`Sync`, reindex: say`Reindex`, build: say`Build`, evaluation: say`Evaluation`, gate: say`Gate`, verification: say`Verification`, erasure: say`Erasure` };
-const STATES = { running: say`running`, paused: say`paused`, cancelling: say`being cancelled`, cancelled: say`cancelled`, done: say`done`, done_with_errors: say`done with errors`, failed: say`failed` };
-const WAITS = /** @type {Record<string, string>} */ ({ budget: say`waiting for a budget`, provider: say`waiting for the provider` });
-const COLOURS = /** @type {Record<string, string>} */ ({ running: "working", cancelling: "degraded", paused: "degraded", done_with_errors: "degraded", failed: "failed" });
+const KINDS = {
+  load: say`Load`, sync: say`Sync`, reindex: say`Reindex`, build: say`Build`, evaluation: say`Evaluation`,
+  gate: say`Gate`, verification: say`Verification`, erasure: say`Erasure`,
+};
+const STATES = {
+  running: say`running`, paused: say`paused`, cancelling: say`being cancelled`, cancelled: say`cancelled`,
+  done: say`done`, done_with_errors: say`done with errors`, failed: say`failed`,
+};
+/** Reasons why a job waits that is not paused. @type {Record<string, string>} */
+const WAITS = { budget: say`waiting for a budget`, provider: say`waiting for the provider` };
+/** @type {Record<string, string>} */
+const PAUSES = {
+  user: say`Paused by a user.`, budget: say`Its budget is used up: no questions are generated.`,
+  provider: say`The provider fails or pauses: no questions are generated.`,
+  disk: say`Paused: the disk is nearly full.`, approval: say`Paused: deletions of its source need approval.`,
+};
+const COLOURS = /** @type {Record<string, string>} */ ({ running: "working", cancelling: "degraded", paused: "degraded" });
+const OPEN = ["running", "paused", "cancelling"];
+const WITH_DOCUMENTS = ["load", "sync", "reindex"]; // only their documents know their job
 
 const jobs = polledList(
   () => get("/v1/jobs"),
@@ -27,7 +46,7 @@ const jobs = polledList(
 );
 export const { load, unload } = jobs;
 
-/** @param {Api["JobView"]} job @param {"pause" | "resume" | "cancel" | "close"} action */
+/** @param {Job} job @param {"pause" | "resume" | "cancel" | "close"} action */
 async function act(job, action) {
   try {
     await post(`/v1/jobs/${job.id}/${action}`);
@@ -43,42 +62,87 @@ export function view() {
   const all = jobs.all((each) => each.id);
   return html`<section class="column wide">
     ${problemCard(problem, load)}
-    ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["JobView"]} */ each) => each.id, one)}</ul>` : html`<div class="empty"><p class="soft">${say`No jobs yet. Loads with ${html`<code>foreask ingest</code>`}, syncs of sources, reindexes, builds and evaluations are listed here with their progress and cost.`}</p>
-      <p class="tools"><a class="button" href=${`${ROOT}/documents`}>${say`Add documents`}</a> <a class="button" href=${`${ROOT}/sources`}>${say`Add a source`}</a></p></div>`}
+    ${all.length ? html`<ul role="list" class="kit-cards">${repeat(all, (/** @type {Job} */ each) => each.id, one)}</ul>` : none()}
     ${next ? html`<button @click=${jobs.more}>${say`Show older jobs`}</button>` : nothing}
     ${batches()}
   </section>`;
 }
 
-/** Return whether a running job generates no questions now. @param {Api["JobView"]} job */
+const none = () => empty({
+  title: say`No jobs yet`,
+  text: say`Uploads, syncs of sources, reindexes, builds and evaluations are listed here with their progress and cost.`,
+  actions: html`<a class="button" href=${`${ROOT}/documents`}>${say`Add documents`}</a>
+    <a class="button" href=${`${ROOT}/sources`}>${say`Add a source`}</a>`,
+});
+
+/** Return whether a running job generates no questions now. @param {Job} job */
 const waits = (job) => job.state === "running" && job.pause_reason !== null;
 
-/** @param {Api["JobView"]} job */
+/** @param {Job} job @param {Record<string, string>} [more] parameters of the list of documents */
+const documentsOf = (job, more = {}) =>
+  `${ROOT}/documents?${new URLSearchParams({ collection: job.collection ?? "", job: job.id, ...more })}`;
+
+/** @param {Job} job */
 function one(job) {
   const name = job.collection ? say`${KINDS[job.kind]} of ${job.collection}` : KINDS[job.kind];
-  const kind = html`<strong>${KINDS[job.kind]}</strong>`;
-  const failed = (job.documents.failed ?? 0) + (job.documents.degraded ?? 0);
-  return html`<li class="card" aria-label=${name}>
-    <p class="bar-line"><span class="grow">${job.collection ? say`${kind} of ${html`<a dir="auto" href=${`${ROOT}/collections/${encodeURIComponent(job.collection)}`}>${job.collection}</a>`}` : kind}
-        <span class="soft small">${waits(job) ? WAITS[job.pause_reason ?? ""] : STATES[job.state]} \u00b7 ${say`started ${ago(job.created_at)}`}${job.ended_at ? ` \u00b7 ${say`ended ${ago(job.ended_at)}`}` : ""}</span></span>
-      ${buttons(job, name)}</p>
-    ${bar(job.total ? job.done / job.total : 0, waits(job) ? "degraded" : COLOURS[job.state] ?? "ready")}
-    <p class="soft small number">${facts(job)}${failed ? html` \u00b7 <span class="bad">${say`${count(failed)} with errors`}</span>` : nothing}</p>
-    ${job.message ? html`<p class="small">${job.message}</p>` : nothing}
-    ${job.error ? html`<p class="bad small" dir="auto">${job.error}</p>` : nothing}</li>`;
+  const message = messageOf(job);
+  return card({
+    label: name, title: titleOf(job), actions: buttons(job, name),
+    facts: [
+      waits(job) ? WAITS[job.pause_reason ?? ""] : STATES[job.state], say`started ${ago(job.created_at)}`,
+      ...(job.ended_at ? [say`ended ${ago(job.ended_at)}`] : []),
+    ].join(" \u00b7 "),
+    body: html`${OPEN.includes(job.state) ? bar(shareOf(job), waits(job) ? "degraded" : COLOURS[job.state]) : nothing}
+      <p class="soft small number">${facts(job)}${failed(job)}</p>
+      ${message ? html`<p class="small">${message}</p>` : nothing}
+      ${job.error ? html`<p class="bad small" dir="auto">${job.error}</p>` : nothing}`,
+  });
 }
 
-/** @param {Api["JobView"]} job */
+/** @param {Job} job */
+function titleOf({ kind, collection }) {
+  if (!collection) return KINDS[kind];
+  return say`${KINDS[kind]} of ${html`<a dir="auto" href=${`${ROOT}/collections/${encodeURIComponent(collection)}`}>${collection}</a>`}`;
+}
+
+/** Return the finished share of a job, in chunks if they are known: documents differ in their size. @param {Job} job */
+function shareOf({ chunks_done: chunks, chunks_total: most, done, total }) {
+  if (chunks !== null && most) return chunks / most;
+  return total ? done / total : 0;
+}
+
+/** @param {Job} job */
 function facts(job) {
   const total = job.kind === "evaluation" ? plural(job.total, "query", "queries") : plural(job.total, "document");
-  const parts = [say`${count(job.done)} of ${total}`];
+  const done = say`${count(job.done)} of ${total}`;
+  const hasDocuments = WITH_DOCUMENTS.includes(job.kind) && Object.keys(job.documents).length;
+  const parts = [hasDocuments ? html`<a href=${documentsOf(job)}>${done}</a>` : done];
+  if (job.chunks_total) parts.push(say`${count(job.chunks_done ?? 0)} of ${plural(job.chunks_total, "chunk")}`);
   if (job.points !== null) parts.push(say`${plural(job.points, "point")} compared`);
   if (job.eta_seconds) parts.push(say`about ${duration(job.eta_seconds)} left`);
-  if (job.cost !== null) parts.push(money(job.cost));
-  return parts.join(" \u00b7 ");
+  if (job.cost) parts.push(money(job.cost));
+  return parts.map((part, index) => html`${index ? " \u00b7 " : ""}${part}`);
 }
 
-/** Render the actions that the key may do. @param {Api["JobView"]} job @param {string} name */
+/** Link to the documents of a job that failed or are incomplete. @param {Job} job */
+function failed(job) {
+  const many = (job.documents.failed ?? 0) + (job.documents.degraded ?? 0);
+  if (!many) return nothing;
+  const words = say`${count(many)} with errors`;
+  const isListed = WITH_DOCUMENTS.includes(job.kind);
+  return html` \u00b7 ${isListed ? html`<a class="bad" href=${documentsOf(job, { errors: "true" })}>${words}</a>` : html`<span class="bad">${words}</span>`}`;
+}
+
+/** Say why a job waits, if it does. @param {Job} job */
+function messageOf(job) {
+  if (job.pause_reason) return PAUSES[job.pause_reason];
+  const known = Object.values(job.documents).reduce((sum, each) => sum + each, 0);
+  if (job.kind !== "load" || job.state !== "running" || job.closed || job.done !== known) return null;
+  const finished = known ? say`The uploaded documents are finished.` : say`No document has been uploaded.`;
+  return `${finished} ${say`The job ends when no more documents follow: its client closes it, or you do.`}`;
+}
+
+/** Render the actions that the key may do. @param {Job} job @param {string} name */
 function buttons(job, name) {
   const isOwn = job.kind === "load" || job.kind === "sync" ? may("write") : job.kind === "reindex" && may("manage");
   if (!isOwn || (job.state !== "running" && job.state !== "paused")) return nothing;

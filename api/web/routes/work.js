@@ -3,42 +3,43 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, get, post } from "../api.js";
 import { confirmed } from "../kit/dialog.js";
+import { empty } from "../kit/empty.js";
+import { table } from "../kit/table.js";
 import { bar } from "../parts/bars.js";
 import { callsInFlight, costs, readCosts, readThroughput, sample, throughput } from "../parts/charts.js";
 import { ago, count, plural, duration, money } from "../parts/format.js";
+import { limitName, paceOf } from "../parts/pace.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { polling } from "../parts/polling.js";
-import { loadWebhooks, webhooks } from "../parts/webhooks.js";
-import { language, say } from "../parts/words.js";
+import { say } from "../parts/words.js";
 
 export const title = say`Work`;
 export const titled = true;
-const STAGES = [["parse", say`Parsing`], ["read", say`Reading pages`], ["generate", say`Generating questions`], ["index", say`Indexing`]];
-
-const PACES = {
-  component_down: say`A component is unavailable.`, idle: say`No work is waiting.`, breaker: say`Calls are paused after failures of the provider.`,
-  cooldown: say`Calls to the provider are paused for a while.`, limit: say`A limit is reached.`, budget: say`A budget is used up.`, paused: say`Work is paused.`,
-  no_worker: say`No worker runs for some of the work.`, working: say`The work is being done.`,
+/** @type {[keyof Api["StatusView"]["stages"], string][]} */
+const STAGES = [
+  ["parse", say`Parsing`], ["read", say`Reading pages`], ["generate", say`Generating questions`],
+  ["index", say`Indexing`],
+];
+const DAMAGES = {
+  failover: say`PostgreSQL may have lost changes that the index contains: it is being repaired.`,
+  lost_points: say`The index has lost points of finished documents: it is being repaired, and results are incomplete.`,
 };
-/** Names of limits, as the server writes them with a space. @type {Record<string, string>} */
-const LIMITS = {
-  llm_requests: say`language model requests`, llm_tokens: say`language model tokens`, embedding_requests: say`embedding requests`, embedding_tokens: say`embedding tokens`,
-};
+const PERIODS = { day: say`a day`, month: say`a month`, total: say`in total` };
+const PURPOSES = { generate: say`questions`, embed: say`embedding` };
 const SPOKEN = 5000; // minimum milliseconds between two announcements to screen readers
 
-/** @type {{status: Api["StatusView"] | null, reasons: Api["DeadReasonView"][], problem: any, cause: string, spoken: string}} */
+/**
+ * @type {{status: Api["StatusView"] | null, reasons: Api["DeadReasonView"][], problem: any, cause: string,
+ *   spoken: string}}
+ */
 const work = { status: null, reasons: [], problem: null, cause: "", spoken: "" };
 let spokenAt = -SPOKEN;
 let polls = 0;
 
-const { start, poll, stop } = polling(work, read);
+const { start: load, poll, stop } = polling(work, read);
+export { load };
 export const unload = stop;
-
-export async function load() {
-  if (may("manage")) loadWebhooks();
-  await start();
-}
 
 async function read() {
   /** @type {Api["StatusView"]} */
@@ -48,14 +49,18 @@ async function read() {
   if (polls++ % 5 === 0) {
     [{ items: work.reasons }] = await Promise.all([get("/v1/dead-letters/reasons"), readThroughput(), readCosts()]);
   }
-  speak(status.pace);
+  speak(status);
 }
 
-/** Announce the sentence only when the cause changes, because its numbers change with every poll. @param {Api["PaceView"]} pace */
-function speak(pace) {
-  if (pace.cause === work.cause || performance.now() - spokenAt < SPOKEN) return;
-  work.cause = pace.cause;
-  work.spoken = language === "en" ? pace.message : PACES[pace.cause];
+/**
+ * Announce the sentence only when the cause changes, because its numbers change with every poll.
+ * @param {Api["StatusView"]} status
+ */
+function speak(status) {
+  const { cause } = status.pace;
+  if (cause === work.cause || performance.now() - spokenAt < SPOKEN) return;
+  work.cause = cause;
+  work.spoken = paceOf(status);
   spokenAt = performance.now();
 }
 
@@ -73,59 +78,93 @@ async function resolve(how, reason) {
   }
 }
 
-/** Describe the bottleneck. The server's sentence is English, so other languages have their own in front of it. @param {Api["PaceView"]} pace */
-const paceOf = ({ cause, message }) => (language === "en" ? message : html`${PACES[cause]} <span class="soft small" lang="en" dir="ltr">${message}</span>`);
-
 export function view() {
   const { status, problem } = work;
   if (!status) return html`<section class="column">${problemCard(problem, load)}</section>`;
-  const open = Object.values(status.stages).some((stage) => stage.due + stage.in_flight + stage.delayed);
+  const stages = STAGES.map(([name, words]) => ({ name, words, work: status.stages[name] }));
+  const isOpen = stages.some((each) => openOf(each.work));
   return html`<section class="column wide">
     ${problemCard(problem, load)}
-    ${Object.values(status.documents).some(Boolean) ? nothing : html`<p class="soft">${say`No documents yet.`} <a href=${`${ROOT}/documents`}>${say`Add documents`}</a></p>`}
-    ${open || status.pace ? nothing : html`<p>${say`No work is waiting.`}</p>`}
-    ${open && !status.pace ? html`<p class="soft">${say`${plural(Math.round(status.chunks_per_minute), "chunk")} per minute`}${status.eta_seconds ? ` \u00b7 ${say`about ${duration(status.eta_seconds)} left`}` : ""}</p>` : nothing}
-    ${status.pace ? html`<p class="pace">${paceOf(status.pace)}</p><p class="hidden" role="status">${work.spoken}</p>` : nothing}
+    ${Object.values(status.documents).some(Boolean) ? pace(status) : noDocuments()}
     ${(status.damaged ?? []).map(damage)}
-    <div class="cards">${STAGES.filter(([name]) => name !== "read" || reads(status)).map(([name, words]) => stage(words, status.stages[name]))}</div>
+    ${isOpen ? html`<div class="cards">${stages.filter((each) => each.name !== "read" || reads(status)).map(stage)}</div>` : nothing}
     <div class="charts">${throughput()}${callsInFlight()}</div>
+    <h2>${say`Failed`}</h2>
+    ${failures()}
     <h2>${say`Limits`}</h2>
     ${limits(status.limits)}
     ${status.budgets.length ? html`<h2>${say`Budgets`}</h2>${budgets(status.budgets)}` : nothing}
-    <h2>${say`Failed`}</h2>
-    ${failures()}
     <h2>${say`Usage`}</h2>
     ${costs()}
     ${usage(status.usage)}
-    ${may("manage") ? webhooks() : nothing}
   </section>`;
 }
 
+/** @param {Api["StageView"]} stage */
+const openOf = ({ due, in_flight: running, delayed }) => due + running + delayed;
+
+const noDocuments = () => empty({
+  title: say`No documents yet`, sign: "files",
+  actions: html`<a class="button" href=${`${ROOT}/documents`}>${say`Add documents`}</a>`,
+});
+
+/** Show the bottleneck, with the words of a provider or a component as they are. @param {Api["StatusView"]} status */
+function pace(status) {
+  const { reason } = status.pace.values;
+  return html`<p class="pace">${paceOf(status)}
+      ${status.pace.cause === "budget" ? html`<a href=${`${ROOT}/limits`}>${say`Show budgets`}</a>` : nothing}
+      ${status.pace.cause === "paused" ? html`<a href=${`${ROOT}/jobs`}>${say`Show jobs`}</a>` : nothing}</p>
+    ${reason ? html`<p class="soft small" lang="en" dir="ltr">${reason}</p>` : nothing}
+    <p class="hidden" role="status">${work.spoken}</p>`;
+}
+
 /** @param {Api["DamageView"]} each */
-const damage = ({ collection, since, message }) => html`<p class="warning"><b dir="auto">${collection}</b>:
-  ${say`The index is being repaired. Progress: ${html`<code>foreask verify --repair --collection ${collection}</code>`}`}
-  <span lang="en" dir="ltr">${message}</span> <span class="soft">${ago(since)}</span></p>`;
+const damage = ({ collection, since, cause }) => html`<p class="warning"><b dir="auto">${collection}</b>:
+  ${DAMAGES[cause]} ${say`Progress: ${html`<code>foreask verify --repair --collection ${collection}</code>`}`}
+  <span class="soft">${ago(since)}</span></p>`;
 
 /** Whether pages are or could be read: without OCR there is no such worker. @param {Api["StatusView"]} status */
-const reads = ({ stages: { read }, pace }) => Boolean(pace?.workers.read || read.due + read.in_flight + read.delayed);
+const reads = ({ stages: { read }, pace: { workers } }) => Boolean(workers.read || openOf(read));
 
-/** @param {string} words @param {Api["StageView"]} each */
-function stage(words, each) {
-  return html`<div class="card"><h2>${words}</h2>
-    <dl><div><dt>${say`running`}</dt><dd>${count(each.in_flight)}</dd></div><div><dt>${say`due`}</dt><dd>${count(each.due)}</dd></div>
-      <div><dt>${say`delayed`}</dt><dd>${count(each.delayed)}</dd></div></dl>
-    <p class="soft small">${each.oldest_seconds === null ? say`queue is empty` : say`oldest waiting ${duration(each.oldest_seconds)}`}</p></div>`;
+/** @param {{words: string, work: Api["StageView"]}} stage */
+function stage({ words, work: { in_flight: running, due, delayed, oldest_seconds: oldest } }) {
+  /** @param {string} name @param {number} value */
+  const fact = (name, value) => html`<div><dt>${name}</dt><dd>${count(value)}</dd></div>`;
+  return html`<div class="card"><h3>${words}</h3>
+    <dl>${fact(say`running`, running)} ${fact(say`due`, due)} ${delayed ? fact(say`waiting for a retry`, delayed) : nothing}</dl>
+    <p class="soft small">${oldest === null ? say`queue is empty` : say`oldest waiting ${duration(oldest)}`}</p></div>`;
 }
 
 /** @param {Api["LimitView"][] | null} all */
 function limits(all) {
   if (!all) return html`<p class="soft">${say`Unknown: the broker is unavailable.`}</p>`;
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Limits`}><table><thead><tr><th>${say`limit`}</th><th class="number">${say`used`}</th><th><span class="hidden">${say`share`}</span></th><th class="number">${say`in flight`}</th><th>${say`provider`}</th></tr></thead>
-    <tbody>${all.map((each) => html`<tr><th scope="row">${LIMITS[each.name.replace(" ", "_")] ?? each.name}</th>
-      <td class="number">${each.per_minute ? say`${count(each.used)} of ${count(each.per_minute)} per minute` : say`${count(each.used)} in the last minute`}</td>
-      <td>${each.per_minute ? bar(each.used / each.per_minute, each.used > each.per_minute * 0.9 ? "degraded" : "working") : nothing}</td>
-      <td class="number">${each.in_flight_limit ? say`${count(each.in_flight)} of ${count(each.in_flight_limit)}` : count(each.in_flight)}</td>
-      <td>${each.breaker === "closed" ? (each.cooldown_seconds ? say`paused for ${duration(each.cooldown_seconds)}` : each.flex_pause_seconds ? say`no flex capacity for ${duration(each.flex_pause_seconds)}` : say`available`) : html`<span class="bad">${say`paused after failures`}</span>`}${each.reason && each.name.endsWith("requests") ? html`<br><span class="soft small" lang="en" dir="ltr">${each.reason}</span>` : nothing}</td></tr>`)}</tbody></table></div>`;
+  return table({ label: say`Limits`, rows: all, key: (each) => each.name, columns: [
+    { words: say`Limit`, cell: (each) => limitName(each.name), main: true },
+    { words: say`Used`, cell: usedOf, number: true },
+    { words: say`Share`, cell: share, silent: true, width: "8rem" },
+    { words: say`In flight`, cell: inFlight, number: true },
+    { words: say`Provider`, cell: provider, width: "minmax(8rem, 1fr)" },
+  ] });
+}
+
+/** @param {Api["LimitView"]} limit */
+const usedOf = ({ per_minute: most, used }) => (most
+  ? say`${count(used)} of ${count(most)} per minute` : say`${count(used)} in the last minute`);
+
+/** @param {Api["LimitView"]} limit */
+const share = ({ per_minute: most, used }) => (most ? bar(used / most, used > most * 0.9 ? "degraded" : "working") : nothing);
+
+/** @param {Api["LimitView"]} limit */
+const inFlight = ({ in_flight: running, in_flight_limit: most }) => (most
+  ? say`${count(running)} of ${count(most)}` : count(running));
+
+/** @param {Api["LimitView"]} limit */
+function provider({ name, breaker, cooldown_seconds: pause, flex_pause_seconds: flex, reason }) {
+  const state = breaker !== "closed" ? html`<span class="bad">${say`paused after failures`}</span>`
+    : pause ? say`paused for ${duration(pause)}`
+    : flex ? say`no flex capacity for ${duration(flex)}` : say`available`;
+  const words = reason && name.endsWith("requests");
+  return html`<span>${state}${words ? html`<br><span class="soft small" lang="en" dir="ltr">${reason}</span>` : nothing}</span>`;
 }
 
 /** @param {Api["BudgetView"][]} all */
@@ -134,15 +173,20 @@ function budgets(all) {
   const amount = (budget, value) => (budget.unit === "tokens" ? count(value) : money(value));
   /** @param {Api["BudgetView"]} budget */
   const limit = (budget) => (budget.unit === "tokens" ? plural(budget.limit, "token") : money(budget.limit));
-  const periods = { day: say`a day`, month: say`a month`, total: say`in total` };
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Budgets`}><table><thead><tr><th>${say`budget`}</th><th class="number">${say`spent`}</th><th><span class="hidden">${say`share`}</span></th><th class="number">${say`reserved`}</th><th class="number">${say`limit`}</th><th>${say`state`}</th></tr></thead>
-    <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${each.collection ?? (each.job_id ? say`job ${each.job_id}` : say`everything`)}</th>
-      <td class="number">${amount(each, each.spent)}</td>
-      <td>${bar((each.spent + each.reserved) / each.limit, each.exhausted ? "degraded" : "working")}</td>
-      <td class="number">${amount(each, each.reserved)}</td>
-      <td class="number">${limit(each)} ${periods[each.period]}</td>
-      <td>${each.exhausted ? html`<span class="bad">${say`used up`}</span>` : say`available`}</td></tr>`)}</tbody></table></div>`;
+  /** @param {Api["BudgetView"]} budget */
+  const scope = ({ collection, job_id: job }) => collection ?? (job ? say`job ${job}` : say`everything`);
+  return table({ label: say`Budgets`, rows: all, key: (each) => each.id, columns: [
+    { words: say`Budget`, cell: scope, main: true },
+    { words: say`Spent`, cell: (each) => amount(each, each.spent), number: true },
+    { words: say`Share`, cell: ofBudget, silent: true, width: "8rem" },
+    { words: say`Reserved`, cell: (each) => amount(each, each.reserved), number: true },
+    { words: say`Limit`, cell: (each) => `${limit(each)} ${PERIODS[each.period]}`, number: true },
+    { words: say`State`, cell: (each) => (each.exhausted ? html`<span class="bad">${say`used up`}</span>` : say`available`) },
+  ] });
 }
+
+/** @param {Api["BudgetView"]} budget */
+const ofBudget = ({ spent, reserved, limit, exhausted }) => bar((spent + reserved) / limit, exhausted ? "degraded" : "working");
 
 /** @param {number} many @param {string} reason */
 async function discard(many, reason) {
@@ -154,21 +198,44 @@ async function discard(many, reason) {
 
 function failures() {
   if (!work.reasons.length) return html`<p class="soft">${say`No failures.`}</p>`;
-  return html`<ul class="reasons" role="list">${work.reasons.map((each) => {
-    const many = each.documents + each.pages + each.chunks;
-    return html`<li class="bar-line"><span class="number">${count(many)}</span><span class="grow" dir="auto">${each.reason}</span>
-      ${may("write") ? html`<button @click=${() => resolve("retry", each.reason)}>${say`Try again`}</button>
-        <button class="quiet" @click=${() => discard(many, each.reason)}>${say`Discard`}</button>` : nothing}</li>`;
-  })}</ul>`;
+  return html`<ul class="reasons" role="list">${work.reasons.map(failure)}</ul>`;
 }
 
-/** @param {Api["StatusView"]["usage"]} all */
+/** @param {Api["DeadReasonView"]} each */
+function failure(each) {
+  const many = each.documents + each.pages + each.chunks;
+  const [only] = each.collections;
+  /** @param {string} collection */
+  const address = (collection) => `${ROOT}/documents?${new URLSearchParams({ collection, reason: each.reason })}`;
+  const links = each.collections.map((name) => html` <a class="small" dir="auto" href=${address(name)}>${name}</a>`);
+  return html`<li class="bar-line"><span class="number">${count(many)}</span>
+    <span class="grow" dir="auto">${each.collections.length === 1
+      ? html`<a href=${address(only)}>${each.reason}</a>` : html`${each.reason}${links}`}</span>
+    ${may("write") ? html`<button @click=${() => resolve("retry", each.reason)}>${say`Try again`}</button>
+      <button class="quiet" @click=${() => discard(many, each.reason)}>${say`Discard`}</button>` : nothing}</li>`;
+}
+
+/** @param {Api["UsageView"][]} all */
 function usage(all) {
   if (!all.length) return html`<p class="soft">${say`No usage yet.`}</p>`;
-  const words = { generate: say`questions`, embed: say`embedding` };
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Usage`}><table><thead><tr><th>${say`collection`}</th><th>${say`purpose`}</th><th>${say`model`}</th><th>${say`tier`}</th><th class="number">${say`calls`}</th><th class="number">${say`tokens`}</th><th class="number">${say`cached`}</th><th class="number">${say`cost`}</th></tr></thead>
-    <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${each.collection ? html`<a href=${`${ROOT}/collections/${encodeURIComponent(each.collection)}`}>${each.collection}</a>` : say`deleted`}</th><td>${words[each.kind]}</td><td>${each.model}</td><td>${each.tier}</td>
-      <td class="number">${count(each.calls)}</td><td class="number">${count(each.prompt_tokens + each.completion_tokens)}</td>
-      <td class="number">${each.cached_tokens ? `${Math.round((100 * each.cached_tokens) / each.prompt_tokens)} %` : ""}</td>
-      <td class="number">${each.cost === null ? html`<span class="soft">${say`price not set`}</span>` : money(each.cost)}</td></tr>`)}</tbody></table></div>`;
+  return table({ label: say`Usage`, rows: all, columns: [
+    { words: say`Collection`, cell: collectionOf, main: true },
+    { words: say`Purpose`, cell: (each) => PURPOSES[each.kind] },
+    { words: say`Model`, cell: (each) => each.model },
+    { words: say`Tier`, cell: (each) => each.tier },
+    { words: say`Calls`, cell: (each) => count(each.calls), number: true },
+    { words: say`Tokens`, cell: (each) => count(each.prompt_tokens + each.completion_tokens), number: true },
+    { words: say`Cached`, cell: cached, number: true },
+    { words: say`Cost`, cell: costOf, number: true },
+  ] });
 }
+
+/** @param {Api["UsageView"]} usage */
+const collectionOf = ({ collection: name }) => (name
+  ? html`<a href=${`${ROOT}/collections/${encodeURIComponent(name)}`}>${name}</a>` : say`deleted`);
+
+/** @param {Api["UsageView"]} usage */
+const cached = ({ cached_tokens: tokens, prompt_tokens: all }) => (tokens ? `${Math.round((100 * tokens) / all)} %` : "");
+
+/** An embedded model costs nothing. @param {Api["UsageView"]} usage */
+const costOf = ({ cost }) => (cost ? money(cost) : html`<span class="soft">${cost === 0 ? say`free` : say`price not set`}</span>`);

@@ -710,12 +710,17 @@ class DeadLetter(Model):
 
 
 class DeadReason(Model):
-    """Number of dead letters with a reason."""
+    """Number of dead letters with a reason.
+
+    Attributes:
+        collections: names of the collections with these dead letters.
+    """
 
     reason: str
     documents: int
     pages: int = 0
     chunks: int
+    collections: list[str] = []
 
 
 class DeadLettersResolved(Model):

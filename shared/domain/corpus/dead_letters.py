@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -44,3 +45,4 @@ class DeadReason:
     documents: int
     chunks: int
     pages: int = 0
+    collections: Sequence[str] = ()

@@ -76,21 +76,21 @@ ORDER BY at DESC, id DESC LIMIT :limit
 -- name: count_by_reason
 -- Count letters by their reason, the most frequent first. Dead chunks need one lookup per document: one per chunk took
 -- half a second at 60,000 chunks, and the planner would read all documents instead.
-SELECT reason, sum(documents)::int AS documents, sum(chunks)::int AS chunks, sum(pages)::int AS pages
-FROM (SELECT c.reason, 0 AS documents, c.chunks, 0 AS pages
+SELECT reason, sum(documents)::int AS documents, sum(chunks)::int AS chunks, sum(pages)::int AS pages,
+       array_agg(DISTINCT collection ORDER BY collection) AS collections
+FROM (SELECT c.reason, 0 AS documents, c.chunks, 0 AS pages, l.name AS collection
       FROM (SELECT c.document_id, c.version, coalesce(c.error, '') AS reason, count(*) AS chunks
             FROM chunks_ended c WHERE {is_dead} GROUP BY c.document_id, c.version, c.error OFFSET 0) c
       CROSS JOIN LATERAL (
           SELECT d.collection_id, d.public_id FROM documents d
           WHERE d.id = c.document_id AND d.version = c.version OFFSET 0) d
+      JOIN collections l ON l.id = d.collection_id AND l.tenant = :tenant AND NOT {is_dropping:l}
       WHERE (CAST(:document_id AS uuid) IS NULL OR d.public_id = :document_id)
-        AND d.collection_id IN (
-            SELECT l.id FROM collections l WHERE l.tenant = :tenant AND NOT {is_dropping:l}
-              AND (CAST(:collection AS text) IS NULL OR l.name = :collection))
+        AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
       UNION ALL
-      SELECT coalesce(d.error, ''), 1, 0, 0 {failed_documents}
+      SELECT coalesce(d.error, ''), 1, 0, 0, l.name {failed_documents}
       UNION ALL
-      SELECT coalesce(p.error, ''), 0, 0, 1 {dead_pages}) letters
+      SELECT coalesce(p.error, ''), 0, 0, 1, l.name {dead_pages}) letters
 GROUP BY reason ORDER BY sum(documents + chunks + pages) DESC, reason LIMIT :limit
 
 -- name: find_document

@@ -2,14 +2,24 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { drawn, openPage, pass, settled, stopClock } from "./browser.mjs";
+import { drawn, openPage as page, pass, settled, stopClock } from "./browser.mjs";
+
+/** Open a page whose server opens and closes jobs; `jobs` has the requests. */
+function openPage(jobs = [], answer = () => ({ id: `job-${jobs.length}` })) {
+  return page({
+    replies: (path, { body }) => {
+      jobs.push(body ? { path, ...JSON.parse(body) } : { path });
+      return answer(path);
+    },
+  });
+}
 
 /**
  * Answer each upload with the status that `reply` returns for its file name; without one, it waits. Lines of a request
  * are answered one by one; `ofLines` may answer the whole request instead. Returns the names of each request's files.
  */
 function answering(reply, ofLines = () => null) {
-  const requests = [];
+  const requests = Object.assign([], { jobs: [] });
   globalThis.XMLHttpRequest = class extends EventTarget {
     upload = new EventTarget();
     response = "{}";
@@ -22,6 +32,7 @@ function answering(reply, ofLines = () => null) {
       const lines = body instanceof FormData ? null : (await body.text()).trim().split("\n").map((line) => JSON.parse(line));
       const names = lines ? lines.map((line) => line.filename) : [body.get("file").name];
       requests.push(names);
+      requests.jobs.push(lines ? new URL(this.address, "http://foreask.test").searchParams.get("job") : body.get("job"));
       if (lines) assert.match(this.address, /documents:batch\?lane=interactive&/);
       const answer = lines ? ofLines(requests.length) ?? { status: 200, response: names.map(reply) } : reply(names[0], requests.length);
       if (!answer) return;
@@ -53,7 +64,7 @@ test("proxy without server loses no file", async (t) => {
   assert.match(drawn(uploads()).text, /1 file uploading.*The server did not respond\./);
   await pass(t, 2000);
   assert.match(drawn(uploads()).text, /1 file uploaded/);
-  assert.deepEqual(sent, [["patient.txt"], ["patient.txt"]]);
+  assert.deepEqual([...sent], [["patient.txt"], ["patient.txt"]]);
 });
 
 test("small files share requests", async () => {
@@ -74,7 +85,7 @@ test("large files are uploaded alone", async () => {
   const large = numbered(25).map((name) => ({ file: new File(["x".repeat(70_000)], name), path: name }));
   send(large, { collection: "notes" }, 0, () => {});
   while (sent.length < 25) await settled();
-  assert.deepEqual(sent, numbered(25).map((name) => [name]));
+  assert.deepEqual([...sent], numbered(25).map((name) => [name]));
 });
 
 test("file that its request did not accept is uploaded alone", async () => {
@@ -148,7 +159,56 @@ test("too large file is refused before its upload", async () => {
   send([{ file: new File(["12345678901"], "large"), path: "large" }], {}, 10, () => {});
   await settled();
   assert.match(drawn(uploads()).text, /1 rejected.*The file is 11 B\. The server accepts at most 10 B\./);
-  assert.deepEqual(sent, []);
+  assert.deepEqual([...sent], []);
+});
+
+test("files of one drop are one job", async () => {
+  const jobs = [];
+  const sent = answering(() => ({ status: 202 }));
+  const { send } = await openPage(jobs)("parts/uploads.js");
+  const large = { file: new File(["x".repeat(70_000)], "large"), path: "large" };
+  send([...files(...numbered(150)), large, { file: new File(["x".repeat(80_000)], "refused"), path: "refused" }], { collection: "notes" }, 75_000, () => {});
+  while (sent.flat().length < 151 || jobs.length < 2) await settled();
+  assert.deepEqual(jobs, [
+    { path: "/v1/jobs", kind: "load", collection: "notes", documents: 151 }, { path: "/v1/jobs/job-1/close" },
+  ]);
+  assert.ok(sent.jobs.every((job) => job === "job-1"));
+});
+
+test("each drop has a job of its own", async () => {
+  const jobs = [];
+  const sent = answering(() => ({ status: 202 }));
+  const { send } = await openPage(jobs)("parts/uploads.js");
+  send(files(...numbered(30)), { collection: "notes" }, 0, () => {});
+  send(files("other"), { collection: "notes" }, 0, () => {});
+  while (sent.flat().length < 31 || jobs.length < 4) await settled();
+  assert.deepEqual(jobs.filter(({ kind }) => kind).map(({ documents }) => documents), [30, 1]);
+  assert.equal(new Set(sent.jobs).size, 2);
+});
+
+test("refused job stops no upload", async () => {
+  const refused = () => Response.json({ status: 409, detail: "100 jobs are open." }, { status: 409 });
+  const sent = answering(() => ({ status: 202 }));
+  const { send, uploads } = await openPage([], refused)("parts/uploads.js");
+  send(files("a", "b"), { collection: "notes" }, 0, () => {});
+  while (sent.flat().length < 2) await settled();
+  await settled();
+  assert.match(drawn(uploads()).text, /2 files uploaded/);
+  assert.deepEqual(sent.jobs, [null, null]);
+});
+
+test("unavailable server delays job and uploads", async (t) => {
+  stopClock(t, "2026-10-01T08:00:00Z");
+  const jobs = [];
+  const answer = () => (jobs.length === 1 ? Response.json({ status: 503, detail: "The server is starting." }, { status: 503 }) : { id: "job" });
+  const sent = answering(() => ({ status: 202 }));
+  const { send } = await openPage(jobs, answer)("parts/uploads.js");
+  send(files("a"), { collection: "notes" }, 0, () => {});
+  await settled();
+  assert.equal(sent.length, 0);
+  await pass(t, 2000);
+  while (!sent.length) await settled();
+  assert.deepEqual(sent.jobs, ["job"]);
 });
 
 /** Offer files with an estimate for each number of files, and return the requests and the sent names. */

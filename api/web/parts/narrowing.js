@@ -1,0 +1,39 @@
+// The job or the reason of a failure to which a link has narrowed the list of documents: a part of the address.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { ROOT } from "../api.js";
+import { say } from "./words.js";
+
+const NAMES = ["job", "reason", "errors"];
+
+const query = () => new URLSearchParams(location.search);
+
+/** Return the parameters of the API's list that the address adds. @returns {[string, string][]} */
+export function narrowed() {
+  const address = query();
+  /** @type {[string, string][]} */
+  const found = [];
+  for (const name of ["job", "reason"]) {
+    const value = address.get(name);
+    if (value) found.push([name, value]);
+  }
+  if (address.get("errors")) found.push(["state", "failed,degraded"]);
+  return found;
+}
+
+/** Show how the list is narrowed, with a button that ends it. @param {() => void} ended called when the list changes */
+export function narrowing(ended) {
+  const values = Object.fromEntries(narrowed());
+  if (!values.job && !values.reason) return nothing;
+  const clear = () => {
+    const rest = query();
+    for (const name of NAMES) rest.delete(name);
+    history.replaceState(history.state, "", `${location.pathname}${String(rest) && `?${rest}`}`);
+    ended();
+  };
+  const job = html`<a href=${`${ROOT}/jobs`}>${say`one job`}</a>`;
+  const words = values.reason ? say`Failed: ${html`<q dir="auto">${values.reason}</q>`}`
+    : values.state ? say`Failed and incomplete documents of ${job}` : say`Documents of ${job}`;
+  return html`<p class="tools narrowing"><span class="grow">${words}</span>
+    <button class="quiet" @click=${clear}>${say`Show all documents`}</button></p>`;
+}
