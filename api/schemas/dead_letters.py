@@ -100,7 +100,17 @@ class DeadReasonView(ReplyModel):
 
 
 class DeadReasons(ReplyModel):
-    model_config = example(items=[{"reason": _LETTER_EXAMPLE["reason"], "documents": 0, "pages": 0, "chunks": 12, "collections": ["handbook"]}])
+    model_config = example(
+        items=[
+            {
+                "reason": _LETTER_EXAMPLE["reason"],
+                "documents": 0,
+                "pages": 0,
+                "chunks": 12,
+                "collections": ["handbook"],
+            }
+        ]
+    )
 
     items: list[DeadReasonView] = Field(description="At most 200 reasons, most frequent first")
 

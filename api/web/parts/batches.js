@@ -22,7 +22,8 @@ const NEXT = /** @type {Record<string, string>} */ ({
 });
 const CANCELLED = say`It is being cancelled: results that the provider has by then are stored.`;
 const STATES = /** @type {Record<string, string>} */ ({
-  planning: say`planning`, planned: say`planned`, creating: say`creating`, running: say`running`, collecting: say`collecting`,
+  planning: say`planning`, planned: say`planned`, creating: say`creating`, running: say`running`,
+  collecting: say`collecting`,
   done: say`done`, failed: say`failed`,
 });
 const CANCELLABLE = ["planning", "planned", "creating", "running"];
@@ -49,8 +50,11 @@ async function cancel(batch) {
 /** Render the newest batches; nothing if the tenant has none. */
 export function batches() {
   if (!seen.items.length) return nothing;
-  return html`<h2>${say`Batches`}</h2><ul role="list" class="kit-cards">${repeat(seen.items, (/** @type {Api["BatchView"]} */ each) => each.id, one)}</ul>`;
+  return html`<h2>${say`Batches`}</h2><ul role="list" class="kit-cards">${repeat(seen.items, idOf, one)}</ul>`;
 }
+
+/** @param {Api["BatchView"]} batch */
+const idOf = ({ id }) => id;
 
 /** @param {Api["BatchView"]} batch */
 function one(batch) {
@@ -58,6 +62,10 @@ function one(batch) {
   const isOpen = CANCELLABLE.includes(batch.state);
   const next = isOpen && batch.cancelled_at ? CANCELLED : NEXT[batch.state];
   const done = Math.max(batch.done, batch.settled);
+  const facts = [
+    say`${count(batch.done)} done at the provider`, say`${count(batch.settled)} settled`, size(batch.bytes),
+    ...(batch.cost === null ? [] : [money(batch.cost)]),
+  ];
   return card({
     label: name, title: name, actions: isOpen && !batch.cancelled_at && may("write") ? button(batch, name) : null,
     facts: [
@@ -65,7 +73,7 @@ function one(batch) {
       ...(batch.ended_at ? [say`ended ${ago(batch.ended_at)}`] : []),
     ].join(" \u00b7 "),
     body: html`${batch.ended_at ? nothing : bar(batch.lines ? done / batch.lines : 0, "working")}
-    <p class="soft small number">${say`${count(batch.done)} done at the provider`} \u00b7 ${say`${count(batch.settled)} settled`} \u00b7 ${size(batch.bytes)}${batch.cost === null ? "" : ` \u00b7 ${money(batch.cost)}`}</p>
+    <p class="soft small number">${facts.join(" \u00b7 ")}</p>
     ${next ? html`<p class="small">${next}</p>` : nothing}
     ${batch.error ? html`<p class="bad small" dir="auto">${batch.error}</p>` : nothing}`,
   });
@@ -75,8 +83,8 @@ function one(batch) {
 function button(batch, name) {
   const asked = async () => {
     const isSure = await confirmed({
-      title: say`Cancel this batch?`, text: say`Its results are stored; other requests go to the next batch.`, action: say`Cancel the batch`,
-      danger: true,
+      title: say`Cancel this batch?`, text: say`Its results are stored; other requests go to the next batch.`,
+      action: say`Cancel the batch`, danger: true,
     });
     if (isSure) await cancel(batch);
   };

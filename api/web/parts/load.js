@@ -2,7 +2,8 @@
 
 import { post, send } from "../api.js";
 
-const RETRIED = [0, 408, 429, 502, 503, 504]; // statuses after which the upload waits, and tries again
+/** Statuses after which an upload waits, and tries again: a file that arrived is not stored twice. */
+export const RETRIED = [0, 408, 429, 502, 503, 504];
 
 export class Load {
   /** @type {string | null} the job; null before it is open, and without one */

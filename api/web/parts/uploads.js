@@ -5,13 +5,12 @@ import { ROOT, upload } from "../api.js";
 import { redraw } from "../store.js";
 import { bar } from "./bars.js";
 import { count, plural, size } from "./format.js";
-import { Load } from "./load.js";
+import { Load, RETRIED } from "./load.js";
 import { say } from "./words.js";
 
 const AT_ONCE = 3;
 const MAX_FINISHED = 200; // finished uploads that stay in the list
 const SHOWN = 40;
-const RETRIED = [0, 408, 429, 502, 503, 504]; // statuses after which the upload is retried; a file that arrived is not stored twice
 const SMALL = 65_536; // bytes: a request takes longer than storing such a file
 const FEW = 20; // fewer small files are uploaded one by one
 const TOGETHER = 100; // most files of a request
@@ -38,7 +37,8 @@ addEventListener("pagehide", () => {
 addEventListener("beforeunload", (event) => files.some(isOpen) && event.preventDefault());
 
 /**
- * @param {Iterable<{file: File, path: string}>} chosen @param {Record<string, string>} fields form fields @param {number} most maximum size of a file, in bytes; 0: no limit
+ * @param {Iterable<{file: File, path: string}>} chosen @param {Record<string, string>} fields form fields
+ * @param {number} most maximum size of a file, in bytes; 0: no limit
  * @param {() => void} uploaded called after each uploaded file
  */
 export function send(chosen, fields, most, uploaded) {
@@ -76,7 +76,10 @@ function close(load) {
   if (!files.some((each) => each.load === load && isOpen(each))) load.close();
 }
 
-/** Upload a file, or small files in one request. A small file that is not accepted is then uploaded alone. @param {Upload[]} group */
+/**
+ * Upload a file, or small files in one request. A small file that is not accepted is then uploaded alone.
+ * @param {Upload[]} group
+ */
 async function run(group) {
   const [first] = group;
   const { signal } = first.control; // all uploads are stopped together
@@ -96,8 +99,9 @@ async function run(group) {
       }
       return finished();
     } catch (problem) {
-      const lost = !signal.aborted && !problem.status && !(await first.file.slice(0, 1).arrayBuffer().then(() => true, () => false));
-      change({ share: 0, problem: signal.aborted ? null : lost ? say`The file was moved or changed. Select it again.` : problem.message });
+      const lost = !signal.aborted && !problem.status && !(await isReadable(first.file));
+      const words = lost ? say`The file was moved or changed. Select it again.` : problem.message;
+      change({ share: 0, problem: signal.aborted ? null : words });
       if (signal.aborted) return change({ state: "stopped" });
       if (lost || !RETRIED.includes(problem.status)) return change(group.length > 1 ? ALONE : { state: "refused" });
       await new Promise((resolve) => {
@@ -108,17 +112,25 @@ async function run(group) {
   }
 }
 
+/** @param {File} file */
+const isReadable = (file) => file.slice(0, 1).arrayBuffer().then(() => true, () => false);
+
 /** @type {Partial<Upload>} */
 const ALONE = { state: "waiting", alone: true, share: 0, problem: null };
 
-/** Send files, and return the status of each. @param {Upload[]} group @param {(share: number) => void} onProgress @param {AbortSignal} signal @returns {Promise<number[]>} */
+/**
+ * Send files, and return the status of each.
+ * @param {Upload[]} group @param {(share: number) => void} onProgress @param {AbortSignal} signal
+ * @returns {Promise<number[]>}
+ */
 async function sent(group, onProgress, signal) {
   const [{ file, load }] = group;
   /** @type {Record<string, string>} */
   const fields = { ...group[0].fields, ...(load.id ? { job: load.id } : {}) };
   if (group.length > 1) {
     const body = new Blob(await Promise.all(group.map(lineOf)), { type: "application/x-ndjson" });
-    const query = new URLSearchParams({ lane: "interactive", collection: fields.collection, ...(load.id ? { job: load.id } : {}) });
+    const job = load.id ? { job: load.id } : {};
+    const query = new URLSearchParams({ lane: "interactive", collection: fields.collection, ...job });
     const reply = await upload(`/v1/documents:batch?${query}`, body, onProgress, signal);
     return reply.response.trim().split("\n").map((/** @type {string} */ line) => JSON.parse(line).status);
   }
@@ -136,7 +148,10 @@ async function lineOf({ name, file }) {
   return `${JSON.stringify({ external_id: name, filename: file.name, ...type, content_base64: btoa(content) })}\n`;
 }
 
-const WORDS = { waiting: say`waiting`, sending: "", uploaded: say`uploaded`, unchanged: say`already uploaded`, stopped: say`cancelled`, refused: "" };
+const WORDS = {
+  waiting: say`waiting`, sending: "", uploaded: say`uploaded`, unchanged: say`already uploaded`,
+  stopped: say`cancelled`, refused: "",
+};
 
 export function uploads() {
   if (!files.length) return nothing;
@@ -155,9 +170,11 @@ export function uploads() {
     }
     for (const load of new Set(open.map((each) => each.load))) close(load);
   };
-  const jobs = files.some((each) => each.load.id) ? html`<a class="small" href=${`${ROOT}/jobs`}>${say`Show progress`}</a>` : nothing;
+  const hasJob = files.some((each) => each.load.id);
+  const jobs = hasJob ? html`<a class="small" href=${`${ROOT}/jobs`}>${say`Show progress`}</a>` : nothing;
+  const said = open.length ? [say`${plural(open.length, "file")} uploading`, ...rejected] : ended;
   return html`<section class="uploads" aria-label=${say`Uploads`}>
-    <p class="bar-line"><span class="grow">${(open.length ? [say`${plural(open.length, "file")} uploading`, ...rejected] : ended).join(", ")}</span>
+    <p class="bar-line"><span class="grow">${said.join(", ")}</span>
       ${open.length ? html`<button class="quiet" @click=${() => (stop(), redraw())}>${say`Stop`}</button>`
         : html`${jobs} <button class="quiet" @click=${() => ((files = []), redraw())}>${say`Close`}</button>`}</p>
     ${open.length ? html`<p class="soft small">${say`Keep this page open until the upload finishes.`}</p>` : nothing}

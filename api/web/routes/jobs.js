@@ -1,5 +1,5 @@
-// Jobs: loads, reindexes and other long work, with their progress, and buttons to pause, resume and cancel them; and the
-// batches of loads in the batch lane.
+// Jobs: loads, reindexes and other long work, with their progress, and buttons to pause, resume and cancel them; and
+// the batches of loads in the batch lane.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
@@ -35,7 +35,8 @@ const PAUSES = {
   provider: say`The provider fails or pauses: no questions are generated.`,
   disk: say`Paused: the disk is nearly full.`, approval: say`Paused: deletions of its source need approval.`,
 };
-const COLOURS = /** @type {Record<string, string>} */ ({ running: "working", cancelling: "degraded", paused: "degraded" });
+/** @type {Record<string, string>} */
+const COLOURS = { running: "working", cancelling: "degraded", paused: "degraded" };
 const OPEN = ["running", "paused", "cancelling"];
 const WITH_DOCUMENTS = ["load", "sync", "reindex"]; // only their documents know their job
 
@@ -62,11 +63,14 @@ export function view() {
   const all = jobs.all((each) => each.id);
   return html`<section class="column wide">
     ${problemCard(problem, load)}
-    ${all.length ? html`<ul role="list" class="kit-cards">${repeat(all, (/** @type {Job} */ each) => each.id, one)}</ul>` : none()}
+    ${all.length ? html`<ul role="list" class="kit-cards">${repeat(all, idOf, one)}</ul>` : none()}
     ${next ? html`<button @click=${jobs.more}>${say`Show older jobs`}</button>` : nothing}
     ${batches()}
   </section>`;
 }
+
+/** @param {Job} job */
+const idOf = ({ id }) => id;
 
 const none = () => empty({
   title: say`No jobs yet`,
@@ -102,7 +106,8 @@ function one(job) {
 /** @param {Job} job */
 function titleOf({ kind, collection }) {
   if (!collection) return KINDS[kind];
-  return say`${KINDS[kind]} of ${html`<a dir="auto" href=${`${ROOT}/collections/${encodeURIComponent(collection)}`}>${collection}</a>`}`;
+  const address = `${ROOT}/collections/${encodeURIComponent(collection)}`;
+  return say`${KINDS[kind]} of ${html`<a dir="auto" href=${address}>${collection}</a>`}`;
 }
 
 /** Return the finished share of a job, in chunks if they are known: documents differ in their size. @param {Job} job */
@@ -129,8 +134,9 @@ function failed(job) {
   const many = (job.documents.failed ?? 0) + (job.documents.degraded ?? 0);
   if (!many) return nothing;
   const words = say`${count(many)} with errors`;
-  const isListed = WITH_DOCUMENTS.includes(job.kind);
-  return html` \u00b7 ${isListed ? html`<a class="bad" href=${documentsOf(job, { errors: "true" })}>${words}</a>` : html`<span class="bad">${words}</span>`}`;
+  const address = documentsOf(job, { errors: "true" });
+  return html` \u00b7 ${WITH_DOCUMENTS.includes(job.kind)
+    ? html`<a class="bad" href=${address}>${words}</a>` : html`<span class="bad">${words}</span>`}`;
 }
 
 /** Say why a job waits, if it does. @param {Job} job */
@@ -147,10 +153,12 @@ function buttons(job, name) {
   const isOwn = job.kind === "load" || job.kind === "sync" ? may("write") : job.kind === "reindex" && may("manage");
   if (!isOwn || (job.state !== "running" && job.state !== "paused")) return nothing;
   /** @param {"pause" | "resume" | "close"} action @param {string} words */
-  const button = (action, words) => html`<button aria-label=${`${words}: ${name}`} @click=${() => act(job, action)}>${words}</button>`;
+  const button = (action, words) => html`<button aria-label=${`${words}: ${name}`}
+    @click=${() => act(job, action)}>${words}</button>`;
   const cancel = async () => {
     const isSure = await confirmed({
-      title: say`Cancel this job?`, text: say`Its queued documents are discarded.`, action: say`Cancel the job`, danger: true,
+      title: say`Cancel this job?`, text: say`Its queued documents are discarded.`, action: say`Cancel the job`,
+      danger: true,
     });
     if (isSure) await act(job, "cancel");
   };

@@ -83,11 +83,12 @@ export function view() {
   if (!status) return html`<section class="column">${problemCard(problem, load)}</section>`;
   const stages = STAGES.map(([name, words]) => ({ name, words, work: status.stages[name] }));
   const isOpen = stages.some((each) => openOf(each.work));
+  const shown = stages.filter((each) => each.name !== "read" || reads(status));
   return html`<section class="column wide">
     ${problemCard(problem, load)}
     ${Object.values(status.documents).some(Boolean) ? pace(status) : noDocuments()}
     ${(status.damaged ?? []).map(damage)}
-    ${isOpen ? html`<div class="cards">${stages.filter((each) => each.name !== "read" || reads(status)).map(stage)}</div>` : nothing}
+    ${isOpen ? html`<div class="cards">${shown.map(stage)}</div>` : nothing}
     <div class="charts">${throughput()}${callsInFlight()}</div>
     <h2>${say`Failed`}</h2>
     ${failures()}
@@ -131,7 +132,8 @@ function stage({ words, work: { in_flight: running, due, delayed, oldest_seconds
   /** @param {string} name @param {number} value */
   const fact = (name, value) => html`<div><dt>${name}</dt><dd>${count(value)}</dd></div>`;
   return html`<div class="card"><h3>${words}</h3>
-    <dl>${fact(say`running`, running)} ${fact(say`due`, due)} ${delayed ? fact(say`waiting for a retry`, delayed) : nothing}</dl>
+    <dl>${fact(say`running`, running)} ${fact(say`due`, due)}
+      ${delayed ? fact(say`waiting for a retry`, delayed) : nothing}</dl>
     <p class="soft small">${oldest === null ? say`queue is empty` : say`oldest waiting ${duration(oldest)}`}</p></div>`;
 }
 
@@ -152,7 +154,8 @@ const usedOf = ({ per_minute: most, used }) => (most
   ? say`${count(used)} of ${count(most)} per minute` : say`${count(used)} in the last minute`);
 
 /** @param {Api["LimitView"]} limit */
-const share = ({ per_minute: most, used }) => (most ? bar(used / most, used > most * 0.9 ? "degraded" : "working") : nothing);
+const share = ({ per_minute: most, used }) => (most
+  ? bar(used / most, used > most * 0.9 ? "degraded" : "working") : nothing);
 
 /** @param {Api["LimitView"]} limit */
 const inFlight = ({ in_flight: running, in_flight_limit: most }) => (most
@@ -164,7 +167,8 @@ function provider({ name, breaker, cooldown_seconds: pause, flex_pause_seconds: 
     : pause ? say`paused for ${duration(pause)}`
     : flex ? say`no flex capacity for ${duration(flex)}` : say`available`;
   const words = reason && name.endsWith("requests");
-  return html`<span>${state}${words ? html`<br><span class="soft small" lang="en" dir="ltr">${reason}</span>` : nothing}</span>`;
+  const said = words ? html`<br><span class="soft small" lang="en" dir="ltr">${reason}</span>` : nothing;
+  return html`<span>${state}${said}</span>`;
 }
 
 /** @param {Api["BudgetView"][]} all */
@@ -181,12 +185,16 @@ function budgets(all) {
     { words: say`Share`, cell: ofBudget, silent: true, width: "8rem" },
     { words: say`Reserved`, cell: (each) => amount(each, each.reserved), number: true },
     { words: say`Limit`, cell: (each) => `${limit(each)} ${PERIODS[each.period]}`, number: true },
-    { words: say`State`, cell: (each) => (each.exhausted ? html`<span class="bad">${say`used up`}</span>` : say`available`) },
+    { words: say`State`, cell: stateOf },
   ] });
 }
 
 /** @param {Api["BudgetView"]} budget */
-const ofBudget = ({ spent, reserved, limit, exhausted }) => bar((spent + reserved) / limit, exhausted ? "degraded" : "working");
+const ofBudget = ({ spent, reserved, limit, exhausted }) =>
+  bar((spent + reserved) / limit, exhausted ? "degraded" : "working");
+
+/** @param {Api["BudgetView"]} budget */
+const stateOf = ({ exhausted }) => (exhausted ? html`<span class="bad">${say`used up`}</span>` : say`available`);
 
 /** @param {number} many @param {string} reason */
 async function discard(many, reason) {
@@ -235,7 +243,9 @@ const collectionOf = ({ collection: name }) => (name
   ? html`<a href=${`${ROOT}/collections/${encodeURIComponent(name)}`}>${name}</a>` : say`deleted`);
 
 /** @param {Api["UsageView"]} usage */
-const cached = ({ cached_tokens: tokens, prompt_tokens: all }) => (tokens ? `${Math.round((100 * tokens) / all)} %` : "");
+const cached = ({ cached_tokens: tokens, prompt_tokens: all }) =>
+  (tokens ? `${Math.round((100 * tokens) / all)} %` : "");
 
 /** An embedded model costs nothing. @param {Api["UsageView"]} usage */
-const costOf = ({ cost }) => (cost ? money(cost) : html`<span class="soft">${cost === 0 ? say`free` : say`price not set`}</span>`);
+const costOf = ({ cost }) => (cost
+  ? money(cost) : html`<span class="soft">${cost === 0 ? say`free` : say`price not set`}</span>`);

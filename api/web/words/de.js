@@ -1415,7 +1415,7 @@ export default {
   "A budget is used up: no questions are generated until it is raised, or until its period ends.": "Ein Budget ist aufgebraucht: Bis es erhöht wird oder sein Zeitraum endet, werden keine Fragen erzeugt.",
   "A limit slows the work, {0}: {1} of at most {2} calls are running.": "Ein Limit bremst die Arbeit ({0}): {1} von höchstens {2} Aufrufen laufen.",
   "A limit slows the work, {0}: {1} of {2} per minute are used.": "Ein Limit bremst die Arbeit ({0}): {1} von {2} pro Minute sind genutzt.",
-  "About {0} left, at {1} per minute.": "Noch etwa {0} bei {1} pro Minute.",
+  "About {0} left, at {1} per minute.": "Noch etwa {0} ({1} pro Minute).",
   "All open chunks wait for batches of the provider, which take up to 24 hours.": "Alle offenen Abschnitte warten auf Stapel des Anbieters, die bis zu 24 Stunden dauern.",
   "All open work belongs to paused jobs.": "Alle offene Arbeit gehört zu angehaltenen Aufträgen.",
   "No answer from {0}.": "Keine Antwort von: {0}.",
