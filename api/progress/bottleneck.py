@@ -185,7 +185,7 @@ def _of_workers(backlog: Backlog, workers: Mapping[str, int]) -> Bottleneck | No
 
 
 def _of_work(backlog: Backlog) -> Bottleneck:
-    """Describe work that nothing slows: its pace and the time left, or what is open if nothing has finished lately."""
+    """Describe work without a bottleneck: its pace with the time left, or the open work if nothing finishes."""
     stages, left = backlog.stages.values(), backlog.left
     running, due, delayed = (sum(getattr(w, name) for w in stages) for name in ("in_flight", "due", "delayed"))
     values = {"in_progress": running, "due": due, "delayed": delayed}

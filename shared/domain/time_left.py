@@ -98,7 +98,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class ChunkProgress:
-    """The finished and all chunks of a job; `total` includes expected ones, and is None if they are unknown."""
+    """The finished and all chunks of a job; `total` includes expected ones; None if unknown."""
 
     done: int
     total: int | None

@@ -90,7 +90,7 @@ async def test_rate_counts_finished_chunks_without_eta_before_parsing(client, se
     view = await status(client)
     assert view.documents == {"queued": 3, "ready": 6}
     assert view.chunks_per_minute == 6
-    assert view.eta_seconds is None  # a first group of chunks is no evidence of a pace
+    assert view.eta_seconds is None  # a first group of chunks proves no pace
 
 
 async def test_status_counts_dead_chunks(client, services, provider):

@@ -41,7 +41,7 @@ async def finish_steadily(services):
         SELECT 'default', 'chunks', 'of-a-test', state, change, now() - make_interval(secs => second)
         FROM generate_series(0, 299) second, (VALUES ('indexed', {PACE}), ('parsed', -{PACE})) v(state, change)""",
     )
-    # The chunks existed before, so that their number is no open work.
+    # The chunks existed before, so that they do not count as open.
     await run(
         services,
         f"INSERT INTO tallies VALUES ('default', 'chunks', 'of-a-test', 'parsed', {300 * PACE})",
@@ -103,7 +103,7 @@ async def test_announced_documents_are_part_of_work(client, services):
     assert announced.of_jobs[UUID(job)] == announced.whole == pytest.approx(40 * closed.whole, rel=0.01)
 
 
-async def test_paused_and_cancelled_jobs_are_no_open_work(client, services):
+async def test_paused_and_cancelled_jobs_have_no_time(client, services):
     await work_of_five(client, services)
     job = await open_load(client)
     await upload(client, "first.md", job=job)

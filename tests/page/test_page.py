@@ -67,7 +67,20 @@ async def test_uploaded_documents_show_their_states(visit, deployment, files):
     await visit.page.get_by_role("button", name="Undo").click()
     await expect(visit.page.locator(".row")).to_have_count(1)
     await visit.go("/work")
-    await expect(visit.page.locator(".reasons")).to_contain_text(next(d["error"] for d in documents if d["error"]))
+    reason = next(d["error"] for d in documents if d["error"])
+    await visit.page.locator(".reasons").get_by_role("link", name=reason).click()
+    await expect(visit.page.locator(".row")).to_have_count(1)
+    await expect(visit.page.locator(".row")).to_contain_text("nothing.pdf")
+    await visit.go("/jobs")
+    card = visit.page.get_by_role("listitem", name="Load of default").first
+    await expect(card).to_contain_text("done with errors")
+    await card.get_by_role("link", name="13 of 13 documents").click()
+    await expect(visit.page.locator(".row")).to_have_count(13)
+    await visit.page.go_back()
+    await card.get_by_role("link", name="1 with errors").click()
+    await expect(visit.page.locator(".row")).to_have_count(1)
+    await visit.page.get_by_role("button", name="Show all documents").click()
+    await expect(visit.page.locator(".narrowing")).to_have_count(0)
 
 
 async def test_small_files_are_uploaded_together(visit, deployment, tmp_path):

@@ -313,7 +313,7 @@ def receiver():
 async def test_webhook_is_created_and_messages_resent(visit, deployment, receiver):
     address, received = receiver
     page = visit.page
-    await visit.go("/work")
+    await visit.go("/api")
     await page.get_by_text("Add a webhook").click()
     await page.get_by_label("URL", exact=True).fill(address)
     await page.get_by_role("button", name="Add", exact=True).click()

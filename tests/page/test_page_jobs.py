@@ -21,7 +21,7 @@ async def test_page_pauses_resumes_and_cancels_a_job(browser, deployment: Deploy
 
         await card.get_by_role("button", name="Resume: Load of jobs-page").click()
         await expect(card).to_contain_text("4 of 40 documents")
-        await expect(card).to_contain_text("All 4 uploaded documents are finished.")
+        await expect(card).to_contain_text("The uploaded documents are finished.")
         await card.get_by_role("button", name="Pause: Load of jobs-page").click()
         await expect(card).to_contain_text("Paused by a user.")
         await card.get_by_role("button", name="Cancel: Load of jobs-page").click()

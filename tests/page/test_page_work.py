@@ -17,7 +17,7 @@ async def test_work_screen_shows_stopped_engines(visit, deployment):
     with _frozen(deployment, "qdrant"):
         await expect(why).to_contain_text("Qdrant")
     with _frozen(deployment, "valkey"):
-        await expect(why).to_contain_text("The broker")
+        await expect(why).to_contain_text("the broker")
         await expect(visit.page.get_by_text("Unknown: the broker is unavailable.")).to_be_visible()
     await expect(why).to_have_text("No work is waiting.")
 

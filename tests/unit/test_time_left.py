@@ -17,7 +17,7 @@ OPENED = datetime(2026, 10, 1, tzinfo=UTC)
 
 
 def finished_at(now, events):
-    """Return what the ledger reads at a time: `events` are the times and numbers of finished chunks, in seconds."""
+    """Return the numbers that the ledger reads at a time: `events` are times in seconds and numbers of chunks."""
     recent = [(at, count) for at, count in events if now - 60 < at <= now]
     earlier = Counter()
     for at, count in events:

@@ -21,16 +21,18 @@ export function narrowed() {
   return found;
 }
 
+/** Remove the parameters from the address. */
+export function widen() {
+  const rest = query();
+  for (const name of NAMES) rest.delete(name);
+  history.replaceState(history.state, "", `${location.pathname}${String(rest) && `?${rest}`}`);
+}
+
 /** Show how the list is narrowed, with a button that ends it. @param {() => void} ended called when the list changes */
 export function narrowing(ended) {
   const values = Object.fromEntries(narrowed());
   if (!values.job && !values.reason) return nothing;
-  const clear = () => {
-    const rest = query();
-    for (const name of NAMES) rest.delete(name);
-    history.replaceState(history.state, "", `${location.pathname}${String(rest) && `?${rest}`}`);
-    ended();
-  };
+  const clear = () => (widen(), ended());
   const job = html`<a href=${`${ROOT}/jobs`}>${say`one job`}</a>`;
   const words = values.reason ? say`Failed: ${html`<q dir="auto">${values.reason}</q>`}`
     : values.state ? say`Failed and incomplete documents of ${job}` : say`Documents of ${job}`;

@@ -11,7 +11,7 @@ import { collectionPicker, collections, loadCollections } from "../parts/collect
 import { deleteDocuments, deleting, describe } from "../parts/deletion.js";
 import { ago, count, plural, money, nameOf } from "../parts/format.js";
 import { lists } from "../parts/handover.js";
-import { narrowed, narrowing } from "../parts/narrowing.js";
+import { narrowed, narrowing, widen } from "../parts/narrowing.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { replaceFile } from "../parts/replacement.js";
@@ -425,7 +425,7 @@ function choice(label, options, chosen, choose) {
 function rows(shown) {
   const seen = deleting.size ? list.rows.filter(isShown) : list.rows;
   if (!seen.length && !list.loading) {
-    const all = () => filter({ q: "", state: "" });
+    const all = () => (widen(), filter({ q: "", state: "" }));
     return html`<div class="empty"><p class="soft">${say`No matching documents.`}</p>
       <button @click=${all}>${say`Show all documents`}</button></div>`;
   }

@@ -139,7 +139,7 @@ function failed(job) {
     ? html`<a class="bad" href=${address}>${words}</a>` : html`<span class="bad">${words}</span>`}`;
 }
 
-/** Say why a job waits, if it does. @param {Job} job */
+/** Return the reason why a job waits; null without one. @param {Job} job */
 function messageOf(job) {
   if (job.pause_reason) return PAUSES[job.pause_reason];
   const known = Object.values(job.documents).reduce((sum, each) => sum + each, 0);
