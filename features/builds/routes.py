@@ -25,10 +25,11 @@ from features.builds.schemas import (
     SwitchBody,
 )
 from features.verification.domain import VerificationCounts
-from shared.domain.corpus.builds import Build
-from shared.domain.errors import Conflict, NotFound
+from shared.domain.corpus.builds import Build, BuildProgress
+from shared.domain.errors import Conflict
 from shared.domain.jobs import OPEN_STATES
 from shared.domain.stored import known_fields
+from shared.domain.time_left import TimeLeft
 from shared.http.access.auth import Manager, Reader
 from shared.http.access.collection_cache import require_served
 from shared.http.bodies import LABELLED_BODY, PROMPT_BODY
@@ -47,8 +48,9 @@ from shared.http.state import CollectionCacheDep, ServicesDep, ShutdownDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents
-from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections
+from shared.ledger.model.states import FINAL_DOCUMENTS
+from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.costs import BuildCost, Costs
 from shared.services.api import ApiServices
 from shared.services.options import options_in_force
@@ -249,10 +251,11 @@ async def _views(builds: Sequence[Build], services: ApiServices) -> list[BuildVi
     """Return views of builds of one tenant."""
     costs = await services.ledger[Costs].of_builds(builds[0].tenant, [build.id for build in builds])
     prices = await asyncio.to_thread(_prices, services.settings, costs)  # the list prices are loaded once: 0.3 s
-    return list(await asyncio.gather(*(_priced_view(build, prices.get(build.id), services) for build in builds)))
+    left = (await services.ledger[Backlogs].measure(builds[0].tenant, services.embeddings)).left
+    return list(await asyncio.gather(*(_priced_view(build, prices.get(build.id), left, services) for build in builds)))
 
 
-async def _priced_view(build: Build, cost: float | None, services: ApiServices) -> BuildView:
+async def _priced_view(build: Build, cost: float | None, left: TimeLeft, services: ApiServices) -> BuildView:
     progress = await services.ledger[Builds].progress(build)
     return BuildView(
         build=build.number,
@@ -265,21 +268,17 @@ async def _priced_view(build: Build, cost: float | None, services: ApiServices) 
         source_documents=progress.source_documents,
         copied=progress.copied,
         documents=dict(progress.documents),
-        eta_seconds=await _eta_seconds(build, services),
+        eta_seconds=_eta_seconds(build, progress, left),
         cost=cost,
         gate=None if build.gate is None else dict(build.gate),
     )
 
 
-async def _eta_seconds(build: Build, services: ApiServices) -> int | None:
-    """Return the time left of a build that is a job. The first build of a collection is not a job."""
-    if build.number == 1:
-        return None
-    try:
-        job = await services.ledger[Jobs].get(build.tenant, build.id)
-    except NotFound:  # it has just been deleted
-        return None
-    return None if job.eta is None else round(job.eta.total_seconds())
+def _eta_seconds(build: Build, progress: BuildProgress, left: TimeLeft) -> int | None:
+    """Return the time until a build has every document, or else until its own documents are finished."""
+    is_open = any(count for state, count in progress.documents.items() if state not in FINAL_DOCUMENTS)
+    time = left.of_jobs.get(build.id) or (left.whole if is_open else None)
+    return None if time is None else max(1, round(time.total_seconds()))
 
 
 def _prices(settings: Settings, costs: Sequence[BuildCost]) -> dict[UUID, float]:

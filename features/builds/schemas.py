@@ -60,8 +60,8 @@ class BuildView(ReplyModel):
     documents: dict[DocumentState, int] = Field(description="Number of documents in each state")
     eta_seconds: int | None = Field(
         None,
-        description="Time for the unfinished documents at the rate of the last minute; null if none finished then, and"
-        " for the first build",
+        description="Time until the build has every document, or else until its documents are finished, at the pace of"
+        " `GET /v1/status`; null without evidence",
     )
     cost: float | None = Field(
         None, description="Costs of all calls for the build with a known price; null if there are none"
