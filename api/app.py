@@ -243,6 +243,8 @@ def _state(settings: Settings, services: ApiServices, shutdown: Shutdown) -> Api
             enabled=settings.query_retention_days > 0,
             budget=settings.tuning.query_log_budget,
             keeps_digests=settings.shared_answer_retention_days > 0,
+            keeps_answers=settings.query_answers,
+            model=settings.llm_model,
         ),
         sizes=CollectionSizes(Sizes(services.index.count_points), Sizes(services.index.count_chunks)),
         readiness=readiness,

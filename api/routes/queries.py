@@ -114,18 +114,18 @@ async def query(
         return event_stream(end_with_error(events, request.scope))
     with retrieval.trace.timed("answer"):
         answer = await answerer.answer(body.question, passages_of(retrieval.chunks))
-    await _note(query_log, retrieval, answer)
+    await _note(query_log, retrieval, answer, stopwatch)
     return JsonReply(_query_reply(body, answer, retrieval, stopwatch))
 
 
-async def _note(query_log: QueryLogWriter, retrieval: Retrieval, answer: Answer) -> None:
-    """Record whether the documents answered the query, and the answer, unless a passage is larger than its chunk.
+async def _note(query_log: QueryLogWriter, retrieval: Retrieval, answer: Answer, stopwatch: _Stopwatch) -> None:
+    """Record the answer. It can be shared unless a passage is larger than its chunk.
 
     The chunks of a shared answer show whether its passages have changed; the rest of a larger passage is in others.
     """
     within = all(c.chunk_span[0] <= c.span[0] and c.span[1] <= c.chunk_span[1] for c in retrieval.chunks)
-    text = answer.text if within else None
-    await query_log.note(retrieval.query_id, found=answer.found, answer=text, chunks=retrieval.chunks)
+    usage, milliseconds = retrieval.usage + answer.usage, stopwatch.milliseconds()
+    await query_log.note(retrieval, answer, usage=usage, milliseconds=milliseconds, can_be_shared=within)
 
 
 async def _answer_events(
@@ -142,7 +142,7 @@ async def _answer_events(
                 answer = piece
             else:
                 yield event("token", TokenEvent(text=piece))
-    await _note(query_log, retrieval, answer)
+    await _note(query_log, retrieval, answer, stopwatch)
     yield event("done", _query_reply(body, answer, retrieval, stopwatch))
 
 

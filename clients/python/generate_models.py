@@ -28,9 +28,9 @@ Schema = dict[str, Any]
 # The client's models. The schema of `Name` is `NameView` or `Name`, except for those in SCHEMAS.
 MODELS = """
     ChunkCounts Usage Loss Document BatchLine UploadOffer Question ChunkContext Chunk ChunkInContext FoundChunk
-    QueryMetadata Retrieval Citation Answer Feedback AuditEntry AcceptedQuestion AskedQuestion GapQuestion
-    NearestPassage Resolution Gap CollectionOptions OptionsInForce NumberedState Collection Build DeadLetter DeadReason
-    DeadLettersResolved Erasure
+    QueryMetadata Retrieval Citation Answer Feedback AuditEntry AcceptedQuestion AskedQuestion GapQuestion LoggedQuery
+    LoggedPassage PassageSource NearestPassage Resolution Gap CollectionOptions OptionsInForce NumberedState Collection
+    Build DeadLetter DeadReason DeadLettersResolved Erasure
     Job Batch Key NewKey Budget TenantLimit RefusedEntry Sync Lookup Source Withheld Webhook Delivery NewWebhook Me
     LabelledSetSize LabelledSet Evaluation
 """.split()  # noqa: SIM905  a list would have a line for each

@@ -117,6 +117,16 @@ async def page(  # noqa: PLR0917  the filters of a list
     return JsonReply(reply)
 
 
+@router.get("/{gap_id}", response_model=GapView, responses=problems(401, 404, 422, 503))
+async def read(
+    name: CollectionName, gap_id: UUID, tenant: Manager, services: ServicesDep, finder: _FinderDep
+) -> Response:
+    """Return a gap."""
+    collection = await services.ledger[Collections].get(tenant, name)
+    (view,) = await _views([await _gap(collection, gap_id, services, finder)], collection, services)
+    return JsonReply(view)
+
+
 @router.patch("/{gap_id}", response_model=GapView, responses=problems(400, 401, 404, 413, 415, 422, 503))
 async def change(  # noqa: PLR0917  the parts of a request
     body: GapChange, name: CollectionName, gap_id: UUID, tenant: Manager, services: ServicesDep, finder: _FinderDep
@@ -127,10 +137,7 @@ async def change(  # noqa: PLR0917  the parts of a request
     """
     collection = await services.ledger[Collections].get(tenant, name)
     changes = {field: getattr(body, field) for field in body.model_fields_set}
-    found = await _read(collection, services, finder)
-    gap = next((gap for gap in found.gaps if gap.id == gap_id), None)
-    if gap is None:
-        raise NotFound(f"The collection '{name}' has no gap {gap_id}. Its questions may have expired.")
+    gap = await _gap(collection, gap_id, services, finder)
     await services.ledger[Gaps].change(collection, gap_id, changes)
     stored = await services.ledger[Gaps].states(collection)
     (view,) = await _views([replace(gap, stored=stored[gap_id])], collection, services)
@@ -167,6 +174,19 @@ async def _read(
             asked = await _asked(collection, services, oldest)
     stored = await services.ledger[Gaps].states(collection)
     return _Found(gaps_of(asked, stored), len(ungrouped(asked)), delayed_by)
+
+
+async def _gap(collection: Collection, gap_id: UUID, services: ApiServices, finder: GapFinder) -> Gap:
+    """Return a gap of a collection.
+
+    Raises:
+        NotFound: there is no such gap.
+    """
+    found = await _read(collection, services, finder)
+    gap = next((gap for gap in found.gaps if gap.id == gap_id), None)
+    if gap is None:
+        raise NotFound(f"The collection '{collection.name}' has no gap {gap_id}. Its questions may have expired.")
+    return gap
 
 
 async def _asked(collection: Collection, services: ApiServices, since: datetime) -> list[GapQuestion]:
@@ -209,7 +229,7 @@ async def _views(gaps: Sequence[Gap], collection: Collection, services: ApiServi
             id=gap.id,
             question=gap.question,
             questions=[
-                GapQuestionView(question=each.question, times=each.times, last_at=each.last_at)
+                GapQuestionView(query_id=each.id, question=each.question, times=each.times, last_at=each.last_at)
                 for each in gap.questions[:_SHOWN]
             ],
             distinct_questions=len(gap.questions),

@@ -9,7 +9,15 @@ from uuid import UUID
 from pydantic import Field
 
 from features.gaps.gap import StateName
-from shared.http.schemas.common import CHUNK_ID, DOCUMENT_ID, BodyModel, ReplyModel, example, example_of
+from shared.http.schemas.common import (
+    CHUNK_ID,
+    DOCUMENT_ID,
+    QUERY_ID,
+    BodyModel,
+    ReplyModel,
+    example,
+    example_of,
+)
 
 GAP_ID = "1f6c2f0e-6d0c-4b53-9a55-2f3a8f0c4d21"
 
@@ -35,6 +43,7 @@ class GapChange(BodyModel):
 class GapQuestionView(ReplyModel):
     """A question of a gap, merged over its askers; case, spacing and final punctuation are ignored."""
 
+    query_id: UUID = Field(description="Id of the latest query with this question")
     question: str
     times: int = Field(description="Number of queries with this question")
     last_at: datetime
@@ -64,8 +73,18 @@ class GapView(ReplyModel):
         id=GAP_ID,
         question="May I bring my dog to the office?",
         questions=[
-            {"question": "May I bring my dog to the office?", "times": 7, "last_at": "2026-10-02T14:05:00Z"},
-            {"question": "Are dogs allowed in the office", "times": 2, "last_at": "2026-10-01T09:30:00Z"},
+            {
+                "query_id": QUERY_ID,
+                "question": "May I bring my dog to the office?",
+                "times": 7,
+                "last_at": "2026-10-02T14:05:00Z",
+            },
+            {
+                "query_id": "9a1e2d34-6f0b-4d6e-8c37-0d9b7a5e1c02",
+                "question": "Are dogs allowed in the office",
+                "times": 2,
+                "last_at": "2026-10-01T09:30:00Z",
+            },
         ],
         distinct_questions=2,
         times=9,

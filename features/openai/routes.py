@@ -91,6 +91,7 @@ async def complete(
 
     The language model first rewrites the question so that it is understood without the conversation.
     """
+    started = time.perf_counter()
     await collection_cache.get(caller.tenant, body.model)
     turns, lists_sources = _turns(body.messages), _lists_sources(body, services)
     # Invalid options are rejected before a model is called.
@@ -99,7 +100,9 @@ async def complete(
     query = options.model_copy(update={"question": condensed.text})
     retrieval = await find_chunks(request, query, caller, services, collection_cache, query_log)
     answerer = services.answerer_for(caller.tenant, retrieval.collection, query.links)
-    completion = _Completion(body, condensed, retrieval, query_log, str(request.base_url), lists_sources=lists_sources)
+    completion = _Completion(
+        body, condensed, retrieval, query_log, str(request.base_url), started, lists_sources=lists_sources
+    )
     if body.stream:
         return event_stream(end_with_error(completion.events(answerer), request.scope, error_message))
     return JsonReply(await completion.reply(answerer))
@@ -146,12 +149,13 @@ class _Completion:
     retrieval: Retrieval
     query_log: QueryLogWriter
     server: str
+    started: float
     lists_sources: bool
 
     async def reply(self, answerer: Answerer) -> ChatReply:
         with self.retrieval.trace.timed("answer"):
             answer = await answerer.answer(self.condensed.text, passages_of(self.retrieval.chunks))
-        await self.query_log.note(self.retrieval.query_id, found=answer.found)
+        await self._note(answer)
         order = self._order()
         content, annotations = order.feed(answer.text), self._annotations(order, answer)
         content += self._sources(annotations)
@@ -184,7 +188,7 @@ class _Completion:
                     else:
                         yield _chunk(common, {"content": order.feed(piece)})
         assert answer is not None
-        await self.query_log.note(self.retrieval.query_id, found=answer.found)
+        await self._note(answer)
         if annotations := self._annotations(order, answer):
             yield _chunk(common, {"annotations": [annotation.model_dump() for annotation in annotations]})
         if sources := self._sources(annotations):
@@ -194,6 +198,10 @@ class _Completion:
         if self.body.stream_options and self.body.stream_options.include_usage:
             yield message({**common, "choices": [], "usage": self._usage(answer).model_dump()})
         yield b"data: [DONE]\n\n"
+
+    async def _note(self, answer: Answer) -> None:
+        milliseconds = round((time.perf_counter() - self.started) * 1000, 2)
+        await self.query_log.note(self.retrieval, answer, usage=self._tokens(answer), milliseconds=milliseconds)
 
     def _order(self) -> CitationOrder:
         return CitationOrder(range(1, len(self.retrieval.chunks) + 1))
@@ -218,8 +226,11 @@ class _Completion:
             return ""
         return "\n\nSources:\n\n" + "\n".join(f"- {_source_line(annotation)}" for annotation in annotations)
 
+    def _tokens(self, answer: Answer) -> Usage:
+        return self.condensed.usage + self.retrieval.usage + answer.usage
+
     def _usage(self, answer: Answer) -> ChatUsage:
-        usage: Usage = self.condensed.usage + self.retrieval.usage + answer.usage
+        usage = self._tokens(answer)
         prompt, completion = usage.prompt_tokens, usage.completion_tokens
         return ChatUsage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion)
 

@@ -156,6 +156,9 @@ class Settings(BaseSettings):
     query_retention_days: int = Field(
         30, ge=0, le=36_500, description="days for which a question is retained for feedback; 0: not stored"
     )
+    query_answers: bool = Field(
+        default=False, description="whether the text of an answer is retained with its question"
+    )
     shared_answer_retention_days: int = Field(
         0,
         ge=0,

@@ -185,4 +185,4 @@ async def test_repeated_questions_are_listed_once_with_outcome(client, settings)
 async def test_question_list_reports_disabled_query_log(client, services, settings):
     await client.post("/v1/retrieve", json=QUESTION)
     async with calling(settings.model_copy(update={"query_retention_days": 0}), services) as without:
-        assert await list_queries(without) == AskedQuestionPage(retention_days=0, items=[], next_cursor=None)
+        assert await list_queries(without) == AskedQuestionPage(retention_days=0, total=0, items=[], next_cursor=None)

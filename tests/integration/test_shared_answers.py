@@ -9,7 +9,7 @@ import pytest
 from features.erasure.ledger.erasures import Erasures
 from features.shared_answers.feature import forget
 from features.shared_answers.ledger import SharedAnswers
-from shared.ledger.feedback.query_log import QueryLog
+from shared.ledger.feedback.query_log import QueryLog, QueryOutcome
 from shared.ledger.postgres.statements import Statement
 from tests.conftest import Library
 from tests.integration.test_erasure import finished
@@ -283,7 +283,9 @@ async def test_document_erased_during_answer_cannot_be_shared(services, settings
             written = (await connection.execute(Statement("SELECT answer_sha256 FROM queries"))).scalar_one()
         erased = UUID(answer["citations"][0]["document_id"])
         await finished(services, await services.ledger[Erasures].start_document(erased, "alice"))
-        await services.ledger[QueryLog].record_answer(UUID(body["query_id"]), written)  # the model wrote meanwhile
+        await services.ledger[QueryLog].record(  # the model wrote meanwhile
+            UUID(body["query_id"]), QueryOutcome(), found=True, certain=True, digest=written
+        )
 
         reply = await client.post("/v1/shared-answers", json=body, headers=as_tenant("alice"))
 

@@ -47,6 +47,8 @@ __all__ = [
     "LabelledSet",
     "LabelledSetSize",
     "Lane",
+    "LoggedPassage",
+    "LoggedQuery",
     "Lookup",
     "Loss",
     "Me",
@@ -56,6 +58,7 @@ __all__ = [
     "NewWebhook",
     "NumberedState",
     "OptionsInForce",
+    "PassageSource",
     "QueryMetadata",
     "Question",
     "RefusedEntry",
@@ -480,20 +483,27 @@ class AskedQuestion(Model):
         question: the latest wording.
         times: number of queries with this question.
         found: whether the latest query found an answer, or, without an answer, any chunk.
+        state: result of the latest query. `certain`: the answer cites a passage that surely is about the question;
+            `uncertain`: it may not; `none`: the documents do not answer the question; `passages`: passages were
+            returned, and no answer was written.
         best_score: score of the first chunk that the latest query returned; None if it returned none.
         helpful: the newest feedback; None if there is none.
         helpful_chunk_id: the chunk of the newest feedback, if that is positive.
         chunk_ids: chunks that the latest query returned.
+        key_id: the key that sent the latest query; None for a key of the settings, or without keys.
     """
 
     query_id: str
     question: str
     times: int
     found: bool
+    state: str
     best_score: float | None = None
     helpful: bool | None = None
     helpful_chunk_id: str | None = None
     chunk_ids: list[str] = []
+    key_id: str | None = None
+    key_name: str | None = None
     first_at: datetime
     last_at: datetime
 
@@ -502,12 +512,88 @@ class GapQuestion(Model):
     """A question of a gap, merged over its askers; case, spacing and final punctuation are ignored.
 
     Attributes:
+        query_id: id of the latest query with this question.
         times: number of queries with this question.
     """
 
+    query_id: str
     question: str
     times: int
     last_at: datetime
+
+
+class LoggedQuery(Model):
+    """A query with its result, as it was logged.
+
+    Attributes:
+        state: result of the query. `certain`: the answer cites a passage that surely is about the question;
+            `uncertain`: it may not; `none`: the documents do not answer the question; `passages`: passages were
+            returned, and no answer was written.
+        answer: text of the answer, with numbers of passages; None if it is not stored (FOREASK_QUERY_ANSWERS), none was
+            written, a passage that it cites was changed or deleted since, or the key lacks the scope `read`.
+        answers_stored: whether answers are stored now (FOREASK_QUERY_ANSWERS).
+        form: None without an answer. Values: `generative`, `extractive`.
+        incomplete_reason: `length`, `content_filter` or `interrupted`.
+        helpful: the last feedback on this query; None if there is none.
+        helpful_chunk_id: the chunk of this feedback, if it is positive.
+        gap_id: the gap that the question belongs to; None if it is in none.
+        key_id: the key that asked; None for a key of the settings, or without keys.
+        milliseconds: duration of each stage and, with an answer, `total`.
+        usage: tokens of the language model.
+        cost: cost of the language model's calls, in the currency of the prices; None if their price is unknown.
+    """
+
+    query_id: str
+    collection: str
+    question: str
+    state: str
+    answer: str | None = None
+    answers_stored: bool
+    form: str | None = None
+    incomplete_reason: str | None = None
+    passages: list[LoggedPassage] = []
+    helpful: bool | None = None
+    helpful_chunk_id: str | None = None
+    gap_id: str | None = None
+    key_id: str | None = None
+    key_name: str | None = None
+    milliseconds: dict[str, float] = {}
+    usage: Usage
+    cost: float | None = None
+    created_at: datetime
+
+
+class LoggedPassage(Model):
+    """A passage that a query returned.
+
+    Attributes:
+        number: number in the answer, such as [1].
+        score: None if it is unknown.
+        cited: whether the answer cites it.
+        source: its document and its text; None if it was changed or deleted since.
+    """
+
+    number: int
+    chunk_id: str
+    score: float | None = None
+    cited: bool
+    source: PassageSource | None = None
+
+
+class PassageSource(Model):
+    """The document of a passage, as it is now.
+
+    Attributes:
+        text: empty if the key lacks the scope `read`.
+    """
+
+    document_id: str
+    external_id: str
+    filename: str | None = None
+    title: str | None = None
+    heading_path: list[str] = []
+    page: int | None = None
+    text: str
 
 
 class NearestPassage(Model):

@@ -23,11 +23,14 @@ WHERE q.collection_id = ANY(CAST(:builds AS uuid[]))
 
 -- name: remove_chunks
 -- Remove the ids of erased chunks from some logged queries; the queries belong to users. Their answers cannot be shared
--- any more, because the numbers of their citations refer to the removed ids, too. The best score belongs to the first
--- chunk. A join finds the queries: to compare each query with each chunk would take longer than a transaction may.
+-- any more, because the numbers of their citations refer to the removed ids, too, and their texts may quote the document.
+-- The best score belongs to the first chunk. A join finds the queries: to compare each query with each chunk would take longer than a transaction may.
 WITH erased AS MATERIALIZED (SELECT DISTINCT unnest(e.chunk_ids) AS id FROM erasures e WHERE e.id = :id)
 UPDATE queries q
 SET answer_sha256 = NULL,
+    answer = NULL,
+    scores = ARRAY(SELECT q.scores[s.rank] FROM unnest(q.chunk_ids) WITH ORDINALITY s(id, rank)
+                   WHERE s.id NOT IN (SELECT id FROM erased) ORDER BY s.rank),
     best_score = CASE WHEN q.chunk_ids[1] NOT IN (SELECT id FROM erased) THEN q.best_score END,
     chunk_ids = ARRAY(SELECT s.id FROM unnest(q.chunk_ids) WITH ORDINALITY s(id, rank)
                       WHERE s.id NOT IN (SELECT id FROM erased) ORDER BY s.rank)

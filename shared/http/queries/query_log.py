@@ -16,10 +16,11 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from shared.domain.corpus.collections import Collection
 from shared.domain.errors import ForeaskError
-from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry, digest_of
-from shared.query.retrieve import RetrievedChunk
+from shared.domain.spending.usage import Usage
+from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry, QueryOutcome, digest_of
+from shared.query.answer import Answer
+from shared.query.retrieve import Retrieval
 
 _PAUSE_SECONDS = 1.0  # after a failure, before the ledger is tried again
 
@@ -34,34 +35,42 @@ class QueryLogWriter:
         enabled: if False, nothing is written and no query has an id.
         budget: maximum time that a query waits for its row.
         keeps_digests: whether digests of answers are stored, so that the answers can be shared.
+        keeps_answers: whether the texts of answers are stored.
+        model: name of the language model.
     """
 
-    def __init__(self, queries: QueryLog, *, enabled: bool, budget: timedelta, keeps_digests: bool = False) -> None:
+    def __init__(
+        self,
+        queries: QueryLog,
+        *,
+        enabled: bool,
+        budget: timedelta,
+        keeps_digests: bool = False,
+        keeps_answers: bool = False,
+        model: str | None = None,
+    ) -> None:
         self._queries = queries
         self._enabled = enabled
         self._keeps_digests = keeps_digests
+        self._keeps_answers = keeps_answers
+        self._model = model
         self._budget = budget.total_seconds()
         self._waiting: list[tuple[QueryLogEntry, asyncio.Future[bool]]] = []
         self._writing: asyncio.Task[None] | None = None
         self._not_before = 0.0
         self._late = False  # a query stopped waiting for the running write, so others do not wait for it
 
-    async def record(
-        self, collection: Collection, question: str, chunks: Sequence[RetrievedChunk], key_id: UUID | None
-    ) -> UUID | None:
+    async def record(self, retrieval: Retrieval, question: str, key_id: UUID | None) -> UUID | None:
         """Write the query and return its id; None if the log is disabled, or the ledger is slow or unavailable.
 
         Args:
-            collection: the searched collection.
+            retrieval: the searched collection, the returned chunks, and the duration of each stage.
             question: the user's question.
-            chunks: the returned chunks.
             key_id: the key in the ledger that asked; None for a key of the settings, or without keys.
         """
         if not self._enabled or self._late or time.monotonic() < self._not_before:
             return None
-        best_score = chunks[0].score if chunks else None
-        chunk_ids = [chunk.chunk_id for chunk in chunks]
-        query = QueryLogEntry(uuid4(), collection.tenant, collection.id, question, chunk_ids, best_score, key_id)
+        query = _entry(retrieval, question, key_id)
         written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((query, written))
         if self._writing is None:
@@ -71,31 +80,42 @@ class QueryLogWriter:
         return query.id if done and written.result() else None
 
     async def note(
-        self,
-        query_id: UUID | None,
-        *,
-        found: bool,
-        answer: str | None = None,
-        chunks: Sequence[RetrievedChunk] = (),
+        self, retrieval: Retrieval, answer: Answer, *, usage: Usage, milliseconds: float, can_be_shared: bool = False
     ) -> None:
-        """Record that the documents did not answer a query; the row assumes that they did.
+        """Record the answer to a query; the row assumes that none was written.
 
         Args:
-            query_id: id of the query; None: nothing is recorded.
-            found: whether the documents answered it.
-            answer: its answer; None if it cannot be shared.
-            chunks: the chunks of which the answer was written.
+            retrieval: the retrieval of the query. Nothing is recorded if the query has no id.
+            answer: its answer.
+            usage: tokens of the language model.
+            milliseconds: duration of the query.
+            can_be_shared: whether the chunks contain the complete passages of the answer.
         """
-        if query_id is None:
+        if retrieval.query_id is None:
             return
+        chunk_ids = [chunk.chunk_id for chunk in retrieval.chunks]
+        is_identified = answer.found and can_be_shared and self._keeps_digests
+        outcome = QueryOutcome(
+            milliseconds={**retrieval.trace.milliseconds, "total": milliseconds},
+            form=answer.form,
+            incomplete_reason=answer.incomplete_reason,
+            cited=answer.cited,
+            model=self._model if usage != Usage() else None,
+            usage=usage,
+        )
         try:
             async with asyncio.timeout(self._budget):
-                if not found:
-                    await self._queries.not_found(query_id)
-                elif answer is not None and self._keeps_digests:
-                    await self._queries.record_answer(query_id, digest_of(answer, [chunk.chunk_id for chunk in chunks]))
+                await self._queries.record(
+                    retrieval.query_id,
+                    outcome,
+                    found=answer.found,
+                    certain=answer.found and answer.is_certain,
+                    digest=digest_of(answer.text, chunk_ids) if is_identified else None,
+                    answer=answer.text if self._keeps_answers else None,
+                    chunk_ids=chunk_ids,
+                )
         except (ForeaskError, TimeoutError) as error:
-            log.warning("query_log.failed", query_id=str(query_id), reason=str(error))
+            log.warning("query_log.failed", query_id=str(retrieval.query_id), reason=str(error))
 
     async def aclose(self) -> None:
         if self._writing is not None:
@@ -121,3 +141,18 @@ class QueryLogWriter:
             log.warning("query_log.failed", queries=len(queries), reason=error.message)
             return False
         return True
+
+
+def _entry(retrieval: Retrieval, question: str, key_id: UUID | None) -> QueryLogEntry:
+    collection, chunks = retrieval.collection, retrieval.chunks
+    return QueryLogEntry(
+        uuid4(),
+        collection.tenant,
+        collection.id,
+        question,
+        [chunk.chunk_id for chunk in chunks],
+        chunks[0].score if chunks else None,
+        key_id,
+        [chunk.score for chunk in chunks],
+        retrieval.trace.milliseconds,
+    )

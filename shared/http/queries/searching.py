@@ -60,9 +60,7 @@ async def find_chunks(  # noqa: PLR0917
         retrieval.hide_users_questions()
     with retrieval.trace.timed("record"):
         if body.record:
-            retrieval.query_id = await query_log.record(
-                retrieval.collection, body.question, retrieval.chunks, caller.key_id
-            )
+            retrieval.query_id = await query_log.record(retrieval, body.question, caller.key_id)
     return retrieval
 
 

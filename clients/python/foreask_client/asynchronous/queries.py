@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from foreask_client.asynchronous.connection import Connection
-from foreask_client.models import AcceptedQuestion, Answer, AskedQuestion, Feedback, Gap, Json, Retrieval
+from foreask_client.models import AcceptedQuestion, Answer, AskedQuestion, Feedback, Gap, Json, LoggedQuery, Retrieval
 from foreask_client.requests import (
     AsyncEvents,
     Pages,
@@ -15,6 +15,7 @@ from foreask_client.requests import (
     as_type,
     collection_path,
     delete,
+    get,
     given,
     post,
     segment,
@@ -99,7 +100,15 @@ class QueriesApi(Connection):
         await self.send(delete(f"{collection_path(collection)}/accepted-questions/{segment(accepted_id)}"))
 
     def asked_questions(
-        self, collection: str, *, answered: bool | None = None, since: str | None = None
+        self,
+        collection: str,
+        *,
+        answered: bool | None = None,
+        since: str | None = None,
+        state: str | None = None,
+        feedback: str | None = None,
+        key_id: str | None = None,
+        words: str | None = None,
     ) -> AsyncIterator[AskedQuestion]:
         """List the users' questions.
 
@@ -107,9 +116,18 @@ class QueriesApi(Connection):
             collection: name of the collection.
             answered: False: only questions that the documents did not answer; True: only the others.
             since: time of the oldest question, ISO 8601.
+            state: `certain`, `uncertain`, `none` or `passages`: the result of the latest query.
+            feedback: `any`, `helpful` or `unhelpful`: the newest feedback.
+            key_id: the key that asked.
+            words: text that the question contains, in any case.
         """
-        params = given({"answered": answered, "since": since})
+        filters = {"answered": answered, "since": since, "state": state, "feedback": feedback}
+        params = given(filters | {"key_id": key_id, "q": words})
         return self.items(Pages(f"{collection_path(collection)}/queries", params, AskedQuestion.model_validate))
+
+    async def logged_query(self, query_id: str) -> LoggedQuery:
+        """Return a user's query with its passages, times, costs and, if the server stores answers, its answer."""
+        return await self.send(get(f"/v1/queries/{segment(query_id)}", LoggedQuery))
 
     def gaps(self, collection: str, *, state: str | None = None) -> AsyncIterator[Gap]:
         """List groups of questions that the documents did not answer, most often asked first.

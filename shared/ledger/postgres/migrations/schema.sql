@@ -896,8 +896,12 @@ CREATE TABLE queries (
     collection_id uuid NOT NULL,
     question text NOT NULL,
     chunk_ids uuid[] NOT NULL,
+    scores real[] NOT NULL DEFAULT '{}',  -- of these chunks
     best_score real,  -- null if no chunk was returned
     found boolean NOT NULL DEFAULT true,  -- whether the chunks or the answer were relevant
+    certain boolean,  -- whether its answer was certain; null without an answer
+    answer text,  -- null if answers are not stored, there was none, or a document was erased since
+    outcome jsonb NOT NULL DEFAULT '{}',  -- form and costs of its answer, cited passages, milliseconds of the stages
     helpful boolean,  -- its last feedback; null if none
     helpful_chunk_id uuid,  -- the chunk of positive feedback
     key_id uuid,  -- the ledger's key that asked; null for a key of the settings, or without keys
@@ -913,6 +917,8 @@ CREATE TABLE queries (
 CREATE INDEX ix_queries_created_at ON queries (created_at);
 
 CREATE INDEX ix_queries_collection_id ON queries (collection_id, created_at);
+
+CREATE INDEX ix_queries_key_id ON queries (key_id, created_at) WHERE key_id IS NOT NULL;
 
 CREATE INDEX ix_queries_gap_id ON queries (tenant, gap_id) WHERE gap_id IS NOT NULL;
 
