@@ -39,6 +39,7 @@ ADDRESSES = {
     "/documents": "documents",
     "/documents/{document_id}": "document",
     "/questions": "questions",
+    "/questions/{query_id}": "question",
     "/gaps": "gaps",
     "/work": "work",
     "/sources": "sources",

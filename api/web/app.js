@@ -19,6 +19,7 @@ const ROUTES = [
   [/^\/documents$/, () => import("./routes/documents.js")],
   [/^\/documents\/(?<id>[^/]+)$/, () => import("./routes/document.js")],
   [/^\/questions$/, () => import("./routes/questions.js")],
+  [/^\/questions\/(?<id>[^/]+)$/, () => import("./routes/question.js")],
   [/^\/gaps$/, () => import("./routes/gaps.js")],
   [/^\/lab\/explain$/, () => import("./routes/explain.js")],
   [/^\/lab\/try$/, () => import("./routes/try.js")],

@@ -50,6 +50,7 @@ def deployment(
     settings = provider_process.settings(
         webhooks_private_networks=True,
         source_roots={"*": [tmp_path_factory.getbasetemp().as_uri()]},
+        query_answers=True,
         tuning={"sync_deletion_after": 0.01, "reconcile_interval": 0.5},
     )
     roles = ("parse", "generate", "index")

@@ -171,9 +171,9 @@ async def test_expected_chunk_shows_rank_and_remedy(visit, deployment):
 
 async def test_unanswered_questions_are_listed(visit):
     await ask(visit, "Who won the football World Cup in 1990?")
-    await visit.go("/questions?show=unanswered")
-    await expect(visit.page.get_by_role("button", name="Unanswered")).to_have_attribute("aria-pressed", "true")
-    await visit.page.get_by_role("button", name="Asked", exact=True).click()
+    await visit.go("/questions?state=none")
+    await expect(visit.page.get_by_label("Result")).to_have_value("none")
+    await visit.page.get_by_label("Result").select_option("")
     await expect(visit.page.locator(".questions")).to_contain_text("Who won the football World Cup in 1990?")
 
 

@@ -24,12 +24,12 @@ def other(deployment):
 
 
 async def test_link_selects_its_collection(visit, other):
-    await visit.go(f"/questions?collection={other}&show=unanswered")
+    await visit.go(f"/questions?collection={other}&show=accepted")
     chooser = visit.page.get_by_label("Collection")
     await expect(chooser).to_have_value(other)
-    await expect(visit.page.get_by_role("button", name="Unanswered")).to_have_attribute("aria-pressed", "true")
+    await expect(visit.page.get_by_role("button", name="Accepted")).to_have_attribute("aria-pressed", "true")
     await chooser.select_option("default")
-    await expect(visit.page).to_have_url(re.compile(r"/questions\?collection=default&show=unanswered$"))
+    await expect(visit.page).to_have_url(re.compile(r"/questions\?collection=default&show=accepted$"))
     await visit.page.reload()
     await expect(chooser).to_have_value("default")
 

@@ -42,43 +42,59 @@ def logged(deployment):
     return deployment
 
 
+async def exported(page, table):
+    """Export the gaps into a file, and return its rows."""
+    async with page.expect_download() as downloading:
+        await page.get_by_role("button", name="Export as CSV").click()
+    await (await downloading.value).save_as(table)
+    with table.open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 async def test_page_shows_assigns_resolves_and_exports_gaps(visit, logged, tmp_path):
     page = visit.page
     await visit.go(f"/gaps?collection={COLLECTION}")
     cards = page.locator("li.gap")
     await expect(cards).to_have_count(len(SUBJECTS))
     await expect(page.get_by_role("button", name="Open 20")).to_be_visible()
-    shown = await page.locator("li.gap .bar-line .number").all_text_contents()
+    shown = await page.locator("li.gap .gap-times").all_text_contents()
     assert shown == ["1 time" if times == 1 else f"{times} times" for times in sorted(COUNTS, reverse=True)]
     for card, subject in zip(await cards.all(), reversed(SUBJECTS), strict=True):
-        await expect(card.locator("strong")).to_contain_text(subject)
+        await expect(card.locator(".gap-question")).to_contain_text(subject)
     first = cards.first
+    await first.locator(".gap-toggle").click()
     await expect(first).to_contain_text("20 times in the last 7 days, 0 in the 7 days before")
-    await first.locator("summary").click()
     await expect(first.locator(".questions li")).to_have_count(4)
     await expect(first.locator("tbody tr")).to_have_count(1)
 
-    await page.locator("li.gap", has_text=SUBJECTS[0]).get_by_label("Assigned to").fill("Ann")
+    last = page.locator("li.gap", has_text=SUBJECTS[0])
+    await last.locator(".gap-toggle").click()
+    await expect(page.locator(".gap-details")).to_have_count(1)
+    await last.get_by_role("button", name="Assign").click()
+    await expect(last.get_by_label("Assigned to")).to_have_attribute("aria-invalid", "true")
+    await last.get_by_label("Assigned to").fill("Ann")
     await page.keyboard.press("Enter")
     await expect(page.locator(".notice")).to_contain_text("Assigned to Ann.")
     await expect(cards).to_have_count(len(SUBJECTS) - 1)
     await page.get_by_role("button", name="Assigned 1").click()
     await expect(cards).to_have_count(1)
+    await expect(cards.locator(".gap-owner")).to_have_text("Ann")
+    await cards.locator(".gap-toggle").click()
     await expect(cards.get_by_label("Assigned to")).to_have_value("Ann")
+    await expect(cards.get_by_role("button", name="Unassign")).to_be_visible()
 
-    await cards.get_by_label("Resolved by").fill("dogs")
+    await cards.get_by_role("button", name="Choose a document").click()
+    await expect(cards.get_by_role("button", name="Dogs")).to_be_visible()  # without a search
+    await cards.get_by_label("Search documents").fill("dogs")
     await cards.get_by_role("button", name="dogs").click()
     await expect(page.locator(".notice")).to_contain_text("Resolved by")
     await expect(page.locator("main")).to_contain_text("No gap is assigned.")
     await page.get_by_role("button", name="Resolved 1").click()
+    await expect(cards.locator(".gap-owner")).to_have_text("dogs.md")
+    await cards.locator(".gap-toggle").click()
     await expect(cards).to_contain_text("Resolved by dogs.md")
 
-    async with page.expect_download() as downloading:
-        await page.get_by_role("button", name="Export as CSV").click()
-    table = tmp_path / "gaps.csv"
-    await (await downloading.value).save_as(table)
-    with table.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = await exported(page, tmp_path / "gaps.csv")
     assert [int(row["times"]) for row in rows] == sorted(COUNTS, reverse=True)
     assert [(row["assigned_to"], row["resolved_by"]) for row in rows if row["state"] == "resolved"] == [
         ("Ann", "dogs.md")
@@ -88,6 +104,7 @@ async def test_page_shows_assigns_resolves_and_exports_gaps(visit, logged, tmp_p
     logged.client.post("/v1/retrieve", json=body).raise_for_status()
     await expect(page.get_by_role("button", name="Assigned 1")).to_be_visible()  # without a reload
     await page.get_by_role("button", name="Assigned 1").click()
+    await cards.locator(".gap-toggle").click()
     await expect(cards).to_contain_text("Not answered again after it was resolved by dogs.md")
     await cards.get_by_role("button", name="Remove the document").click()
     await expect(page.locator(".notice")).to_contain_text("Document removed.")
@@ -110,8 +127,8 @@ async def test_gaps_are_accessible_on_small_display(visit, logged):
     page = visit.page
     await page.set_viewport_size({"width": 360, "height": 740})
     await visit.go(f"/gaps?collection={COLLECTION}")
-    await page.locator("li.gap summary").first.click()
-    await page.get_by_label("Resolved by").first.fill("dogs")
+    await page.locator(".gap-toggle").first.click()
+    await page.get_by_role("button", name="Choose a document").click()
     await expect(page.get_by_role("button", name="Dogs")).to_be_visible()
     for scheme in ("light", "dark"):
         await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # colours change at once
@@ -151,30 +168,34 @@ async def test_changed_gaps_keep_pages_and_pass_focus_on(visit, deployment, many
     await page.get_by_role("button", name="Show more gaps").click()
     await expect(cards).to_have_count(count)
 
-    following = await cards.nth(53).locator("strong").inner_text()
+    following = await cards.nth(53).locator(".gap-question").inner_text()
+    await cards.nth(52).locator(".gap-toggle").click()
     await cards.nth(52).get_by_label("Assigned to").fill("Ann")
     await page.keyboard.press("Enter")
     await expect(cards).to_have_count(count - 1)
-    await expect(cards.nth(52).locator("strong")).to_have_text(following)
-    await expect(cards.nth(52).get_by_label("Assigned to")).to_be_focused()
+    await expect(cards.nth(52).locator(".gap-question")).to_have_text(following)
+    await expect(cards.nth(52).locator(".gap-toggle")).to_be_focused()
 
-    following = await cards.nth(53).locator("strong").inner_text()
-    await cards.nth(52).get_by_label("Resolved by").fill("dogs")
+    following = await cards.nth(53).locator(".gap-question").inner_text()
+    await page.keyboard.press("Enter")  # opens the focused gap
+    await cards.nth(52).get_by_role("button", name="Choose a document").click()
     await cards.nth(52).get_by_role("button", name="dogs").click()
     await expect(cards).to_have_count(count - 2)
-    await expect(cards.nth(52).locator("strong")).to_have_text(following)
-    await expect(cards.nth(52).get_by_label("Resolved by")).to_be_focused()
+    await expect(cards.nth(52).locator(".gap-question")).to_have_text(following)
+    await expect(cards.nth(52).locator(".gap-toggle")).to_be_focused()
     await expect(page.get_by_role("button", name=f"Open {count - 2}")).to_be_visible()
     await expect(cards).to_have_count(count - 2)
 
     await page.get_by_role("button", name=re.compile("^Assigned \\d")).click()
     card = cards.filter(has_text=assigned["question"])
+    await card.locator(".gap-toggle").click()
     await card.get_by_label("Assigned to").fill("Eva")
     await page.keyboard.press("Enter")
     await expect(page.locator(".notice")).to_contain_text("Assigned to Eva.")
     await expect(card.get_by_label("Assigned to")).to_be_focused()
     await page.get_by_role("button", name=re.compile("^Resolved \\d")).click()
     await expect(cards).to_have_count(1)
+    await cards.locator(".gap-toggle").click()
     await cards.get_by_role("button", name="Reopen").click()
     await expect(cards).to_have_count(0)
     await expect(page.locator("#main")).to_be_focused()

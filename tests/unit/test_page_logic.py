@@ -221,8 +221,8 @@ def test_numbers_and_dates_have_form_of_language():
 
 @guards(
     "api/web/routes/gaps.js",
-    "if (now === visit) await restart();",
-    "await restart();",
+    "if (now === visit) await restart(wanted);",
+    "await restart(wanted);",
     means="late collections start the list of a closed screen",
 )
 @guards(
@@ -239,9 +239,27 @@ def test_numbers_and_dates_have_form_of_language():
 )
 @guards(
     "api/web/routes/gaps.js",
-    ".toISOString().slice(0, 10) }]",
-    ".toISOString() }]",
+    "age * DAY).toISOString().slice(0, 10);",
+    "age * DAY).toISOString();",
     means="the days of a gap have the dates of the time zone",
+)
+@guards(
+    "api/web/routes/gaps.js",
+    "if (collections.items.length) await gaps.load();",
+    "await gaps.load();",
+    means="an empty server is asked for the gaps of a missing collection",
+)
+@guards(
+    "api/web/routes/gaps.js",
+    "  if (!isShown) return;\n",
+    "",
+    means="a late change of a gap replaces the address of another screen",
+)
+@guards(
+    "api/web/parts/write-answer.js",
+    "questions: questions.filter((each) => each.length <= MOST_QUESTION)",
+    "questions: []",
+    means="a written answer is not found by the questions of its gap",
 )
 @guards(
     "api/web/routes/gaps.js",
@@ -251,6 +269,34 @@ def test_numbers_and_dates_have_form_of_language():
 )
 def test_gaps_are_read_and_described():
     assert passes("gaps")
+
+
+@guards(
+    "api/web/routes/questions.js",
+    "if (!collections.items.length) {",
+    "if (false) {",
+    means="an empty server is asked for the questions of a missing collection",
+)
+@guards(
+    "api/web/parts/asked.js",
+    'uncertain: [say`uncertain`, "unsure"',
+    'uncertain: [say`uncertain`, "good"',
+    means="the mark of an uncertain answer is green",
+)
+@guards(
+    "api/web/routes/questions.js",
+    "key_id: key, q })",
+    "q })",
+    means="the filter of the key has no effect",
+)
+@guards(
+    "api/web/routes/question.js",
+    "if (!isStored) return",
+    "if (isStored) return",
+    means="the page names the wrong reason for a missing answer",
+)
+def test_questions_are_filtered_and_shown():
+    assert passes("questions")
 
 
 def test_batches_are_shown_and_cancelled():

@@ -22,6 +22,7 @@ import { say } from "../parts/words.js";
 
 export const title = say`Ask`;
 const WIDE = "(min-width: 80rem)"; // room for the list of conversations
+const FIRST_HASH = location.hash; // of the page's start: a link of another site must not ask, which may cost money
 const UNREADABLE = new Map([
   [403, say`Your key may not open passages of earlier answers. Ask again to see them.`],
   [404, say`This passage no longer exists. Ask again for a current answer.`],
@@ -75,7 +76,19 @@ export async function load({ query }) {
   if (now !== visit) return;
   if (wanted && !isStored && !talk.turns.length) resume(wanted);
   restoreSource();
+  takeFragment();
   redraw();
+}
+
+/** Ask the question of the URL's fragment in a new conversation, once: a reload must not ask it again. */
+function takeFragment() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("q");
+  if (!given) return;
+  const isFromOutside = location.hash === FIRST_HASH;
+  history.replaceState(null, "", location.pathname + location.search);
+  start();
+  if (isFromOutside) draft = given;
+  else ask(given, []);
 }
 
 /** Leave the screen. A running answer continues, and is shown when the user returns. */

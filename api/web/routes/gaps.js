@@ -3,25 +3,34 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { ROOT, bytes, get, latest, send } from "../api.js";
+import { createForm } from "../kit/form.js";
 import { redraw } from "../store.js";
+import { addressOf, explainAddress, retention } from "../parts/asked.js";
 import { columns } from "../parts/bars.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
+import { closeChoice, documentChoice, openChoice } from "../parts/document-choice.js";
 import { ago, count, dayOf, nameOf, plural, score } from "../parts/format.js";
 import { notify, problemCard } from "../parts/notice.js";
+import { may, server } from "../parts/permissions.js";
 import { polledList } from "../parts/polling.js";
 import { say } from "../parts/words.js";
+import { answerDialog, closeAnswer, writeAnswer } from "../parts/write-answer.js";
 
 export const title = say`Gaps`;
 export const titled = true;
 const STATES = /** @type {const} */ ([["open", say`Open`], ["assigned", say`Assigned`], ["resolved", say`Resolved`]]);
 const DAY = 86_400_000; // milliseconds
 const INTERVAL = 10_000; // milliseconds between two reads, unless each read adds questions to groups
-const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+const MOST_NAME = 100;
 
-/** @type {{state: string, page: Api["GapPage"] | null}} */
-const seen = { state: "open", page: null };
-/** @type {{gap: string, found: Api["DocumentView"][] | null}} the gap for which a document is chosen */
-const choice = { gap: "", found: null };
+/**
+ * @type {{state: string, page: Api["GapPage"] | null, named: Api["GapView"] | null, open: string, isChoosing: boolean,
+ *   days: number | null, isRead: boolean}}
+ *   named: the gap that the URL names, which may be on a later page of the list
+ *   open: id of the gap whose details are shown; isChoosing: whether a document is being chosen for it
+ *   isRead: whether the collections have been read
+ */
+const seen = { state: "open", page: null, named: null, open: "", isChoosing: false, days: null, isRead: false };
 
 const base = () => /** @type {const} */ (`/v1/collections/${encodeURIComponent(collections.chosen)}/gaps`);
 /** @param {string} more @returns {`/v1/collections/${string}/gaps?${string}`} */
@@ -30,6 +39,7 @@ const address = (more) => `${base()}?state=${seen.state}${more}`;
 const latestPage = latest();
 let readAt = -INTERVAL; // a full log costs the server 0.2 s of processor time
 let visit = 0; // number of the latest visit: another screen may be open when the collections arrive
+let isShown = false; // a late reply must not change the address of another screen
 const gaps = polledList(
   async () => {
     const isGrouping = seen.page?.ungrouped && !seen.page.delayed_by;
@@ -45,53 +55,97 @@ const gaps = polledList(
 /** @param {{query: URLSearchParams}} route */
 export async function load({ query }) {
   visit += 1;
+  isShown = true;
   const now = visit;
   const requested = query.get("show");
-  seen.state = STATES.find(([state]) => state === requested)?.[0] ?? "open";
+  const wanted = query.get("gap") ?? "";
+  const state = STATES.find(([each]) => each === requested)?.[0] ?? "open";
+  Object.assign(seen, { state, named: null, isRead: false });
+  server().then((me) => ((seen.days = me?.query_retention_days ?? null), redraw()));
   await loadCollections().catch((problem) => (gaps.state.problem = problem));
-  if (now === visit) await restart();
+  if (now !== visit) return;
+  seen.isRead = true;
+  if (wanted && collections.items.length) await find(wanted);
+  if (now === visit) await restart(wanted);
 }
 
 export function unload() {
   visit += 1;
   gaps.unload();
+  isShown = false;
+  closeChoice();
+  closeAnswer();
 }
 
-function restart() {
-  Object.assign(gaps.state, { items: null });
-  Object.assign(choice, { gap: "", found: null });
-  seen.page = null;
-  return gaps.load();
+/** Read the gap that the URL names, and show its tab. @param {string} id */
+async function find(id) {
+  try {
+    seen.named = await get(`${base()}/${encodeURIComponent(id)}`);
+    seen.state = seen.named.state;
+  } catch (problem) {
+    notify(problem.message);
+  }
 }
+
+/** Read the list again, with the details of a gap. @param {string} [opened] its id */
+async function restart(opened = "") {
+  gaps.unload();
+  Object.assign(gaps.state, { items: null, next: null, older: [] });
+  Object.assign(seen, { page: null, open: opened, isChoosing: false });
+  if (!opened) seen.named = null;
+  redraw();
+  if (collections.items.length) await gaps.load();
+}
+
+const restarted = () => (inAddress(), restart());
 
 /** @param {string} state */
 function choose(state) {
-  const query = new URLSearchParams(location.search);
-  query.set("show", state);
-  history.replaceState(null, "", `${ROOT}/gaps?${query}`);
-  seen.state = state;
+  Object.assign(seen, { state, open: "", named: null });
+  inAddress();
   restart();
+}
+
+/** Put the tab and the opened gap into the URL. */
+function inAddress() {
+  if (!isShown) return;
+  const query = new URLSearchParams(location.search);
+  query.set("show", seen.state);
+  seen.open ? query.set("gap", seen.open) : query.delete("gap");
+  history.replaceState(null, "", `${ROOT}/gaps?${query}`);
+}
+
+/** Show the details of a gap, or hide them. @param {string} id */
+function toggle(id) {
+  Object.assign(seen, { open: seen.open === id ? "" : id, isChoosing: false });
+  assignment.clear();
+  inAddress();
   redraw();
 }
 
 /**
  * Change a gap. The list keeps its pages and the focus.
- * @param {Api["GapView"]} gap @param {Api["GapChange"]} changes @param {(changed: Api["GapView"]) => string} done returns the notice
+ * @param {Api["GapView"]} gap @param {Api["GapChange"]} changes
+ * @param {(changed: Api["GapView"]) => string} done returns the notice
  */
 async function change(gap, changes, done) {
   try {
     const changed = await send("PATCH", `${base()}/${gap.id}`, { body: changes });
     notify(done(changed));
-    if (choice.gap === gap.id) Object.assign(choice, { gap: "", found: null });
-    show(changed);
-    readAt = -INTERVAL;
-    await gaps.poll();
+    await changedTo(changed);
   } catch (problem) {
     notify(problem.message, { seconds: 10 });
   }
 }
 
-const cards = () => /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("li.gap"));
+/** Show a changed gap, and read the list again. @param {Api["GapView"]} changed */
+async function changedTo(changed) {
+  show(changed);
+  readAt = -INTERVAL;
+  await gaps.poll();
+}
+
+const toggles = () => /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".gap-toggle"));
 
 /**
  * Show a changed gap, unless it belongs to another tab now. Then the next gap gets the focus, so that it can be
@@ -99,58 +153,61 @@ const cards = () => /** @type {NodeListOf<HTMLElement>} */ (document.querySelect
  * @param {Api["GapView"]} changed
  */
 function show(changed) {
-  const { activeElement: focused } = document;
-  const index = [...cards()].findIndex((card) => card.contains(focused));
-  const field = focused?.closest("form") ? "[name=name]" : "[type=search]";
+  const index = [...toggles()].findIndex((each) => each.closest("li")?.contains(document.activeElement));
   /** @param {Api["GapView"]} each */
   const current = (each) => (each.id !== changed.id ? [each] : changed.state === seen.state ? [changed] : []);
   const { items, older } = gaps.state;
   Object.assign(gaps.state, { items: items?.flatMap(current) ?? null, older: older.flatMap(current) });
+  if (seen.named?.id === changed.id) seen.named = changed.state === seen.state ? changed : null;
+  if (changed.state !== seen.state && seen.open === changed.id) seen.open = "";
+  seen.isChoosing = false;
+  inAddress();
   redraw();
   requestAnimationFrame(() => {
     if (index < 0 || document.activeElement !== document.body) return;
-    const all = cards();
-    const card = all[Math.min(index, all.length - 1)];
-    /** @type {HTMLElement | null} */
-    const next = card ? card.querySelector(field) ?? card.querySelector("input") : document.getElementById("main");
+    const all = toggles();
+    const next = all.length ? all[Math.min(index, all.length - 1)] : document.getElementById("main");
     next?.focus();
   });
 }
 
-/** @param {Api["GapView"]} gap @param {On<HTMLFormElement>} event */
-function assign(gap, event) {
-  event.preventDefault();
-  const name = String(new FormData(event.target).get("name") ?? "").trim();
-  change(gap, { assigned_to: name || null }, () => (name ? say`Assigned to ${name}.` : say`The gap is not assigned any more.`));
-}
+/** @type {Api["GapView"] | null} the opened gap */
+let assigned = null;
+const assignment = createForm(async (/** @type {{name: string}} */ { name }) => {
+  if (!assigned) return;
+  const changed = await send("PATCH", `${base()}/${assigned.id}`, { body: { assigned_to: name } });
+  notify(say`Assigned to ${name}.`);
+  await changedTo(changed);
+}, { keeps: true });
 
-const newest = latest();
-let typing = 0;
+/** @param {Api["GapView"]} gap */
+const unassign = (gap) => change(gap, { assigned_to: null }, () => say`The gap is not assigned any more.`);
 
-/** @param {string} gap @param {string} words of the document's name, or its id */
-async function search(gap, words) {
-  const query = new URLSearchParams({ collection: collections.chosen, limit: "8", metadata: "false", [ID.test(words) ? "id" : "q"]: words });
-  const found = await newest(words ? get(`/v1/documents?${query}`).then(({ items }) => items) : Promise.resolve(null));
-  Object.assign(choice, { gap, found });
-  redraw();
-}
-
-/** @param {string} gap @param {On<HTMLInputElement>} event */
-function typed(gap, event) {
-  clearTimeout(typing);
-  typing = window.setTimeout(() => search(gap, event.target.value.trim()).catch((problem) => notify(problem.message)), 250);
-}
+/** @param {string} name of a document */
+const resolvedBy = (name) => say`Resolved by \u201c${name}\u201d. The gap opens again if a question is not answered.`;
 
 /** @param {Api["GapView"]} gap @param {Api["DocumentView"]} document */
 function resolve(gap, document) {
-  change(gap, { resolved_by: document.id }, () => say`Resolved by \u201c${nameOf(document)}\u201d. The gap opens again if a question is not answered.`);
+  change(gap, { resolved_by: document.id }, () => resolvedBy(nameOf(document)));
 }
 
-/** Remove the document that resolved a gap. Only the reply shows whether the gap is open: it is not if its questions were answered since. @param {Api["GapView"]} gap */
+/**
+ * Remove the document that resolved a gap. Only the reply shows whether the gap is open: it is not if its questions
+ * were answered since.
+ * @param {Api["GapView"]} gap
+ */
 function reopen(gap) {
   change(gap, { resolved_by: null }, ({ state }) => {
     if (state !== "resolved") return gap.state === "resolved" ? say`The gap is open again.` : say`Document removed.`;
     return `${say`The gap stays resolved.`} ${say`Its questions were answered when they were asked last.`}`;
+  });
+}
+
+/** Write a document that answers the questions of a gap. @param {Api["GapView"]} gap */
+function write({ id, questions }) {
+  writeAnswer({
+    collection: collections.chosen, gap: id, from: id, questions: questions.map((each) => each.question),
+    written: (_, changed) => changed && changedTo(changed),
   });
 }
 
@@ -169,69 +226,157 @@ async function exportTable() {
 
 export function view() {
   const { items, next, problem } = gaps.state;
-  const { page } = seen;
-  const all = gaps.all((each) => each.id);
+  const { page, named } = seen;
+  const listed = gaps.all((each) => each.id);
+  const all = named && !listed.some((each) => each.id === named.id) ? [named, ...listed] : listed;
+  const hasCollections = collections.items.length > 0;
   return html`<section class="column wide">
-    <div class="tools">${collectionPicker(restart)}
+    ${hasCollections ? html`<div class="tools">${collectionPicker(restarted)}
       <div role="group" aria-label=${say`Filter gaps`} class="tabs">${STATES.map(([state, words]) => html`<button
-        aria-pressed=${String(seen.state === state)} @click=${() => choose(state)}>${words}${page ? ` ${count(page.counts[state])}` : ""}</button>`)}</div>
-      <span class="grow"></span><button @click=${exportTable}>${say`Export as CSV`}</button></div>
-    ${problemCard(problem, restart)}
-    ${page?.ungrouped ? html`<p class="soft small" role="status">${say`${plural(page.ungrouped, "question")} still to be grouped`}${page.delayed_by ? html`: <span dir="auto">${page.delayed_by}</span>` : "\u2026"}</p>` : nothing}
-    ${!items ? (problem ? nothing : html`<p class="soft" role="status">${say`Loading\u2026`}</p>`) : all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["GapView"]} */ each) => each.id, one)}</ul>` : empty(page)}
+        aria-pressed=${String(seen.state === state)}
+        @click=${() => choose(state)}>${words}${page ? ` ${count(page.counts[state])}` : ""}</button>`)}</div>
+      <span class="grow"></span><button @click=${exportTable}>${say`Export as CSV`}</button></div>` : nothing}
+    ${problemCard(problem, () => restart())}
+    ${page?.ungrouped ? grouping(page) : nothing}
+    ${items || (seen.isRead && !hasCollections && !problem) ? list(all)
+      : problem ? nothing : html`<p class="soft" role="status">${say`Loading\u2026`}</p>`}
     ${next ? html`<p><button @click=${gaps.more}>${say`Show more gaps`}</button></p>` : nothing}
+    ${answerDialog()}
   </section>`;
 }
 
-/** @param {Api["GapPage"] | null} page */
-function empty(page) {
-  if (page?.retention_days === 0) return html`<p class="empty soft">${say`Questions are not stored: FOREASK_QUERY_RETENTION_DAYS is 0.`}</p>`;
-  if (seen.state === "assigned") return html`<p class="empty soft">${say`No gap is assigned. To assign an open gap, enter a name.`}</p>`;
-  if (seen.state === "resolved") return html`<p class="empty soft">${say`No gap is resolved. Choose the document that answers the questions of a gap to resolve it.`}</p>`;
-  return html`<p class="empty soft">${say`No open gaps. Questions that the documents do not answer will appear here in groups.`} ${say`Questions are listed for ${plural(page?.retention_days ?? 0, "day")}.`}</p>`;
+/** @param {Api["GapPage"]} page */
+const grouping = ({ ungrouped, delayed_by: reason }) => html`<p class="soft small" role="status">${
+  say`${plural(ungrouped, "question")} still to be grouped`}${
+  reason ? html`: <span dir="auto">${reason}</span>` : "\u2026"}</p>`;
+
+/** @param {Api["GapView"][]} all */
+function list(all) {
+  if (!all.length) return empty();
+  const owned = seen.state === "open" ? "" : "owned"; // an open gap has no owner
+  return html`<ul role="list" class="gaps ${owned}">${repeat(all, (/** @type {Api["GapView"]} */ each) => each.id, one)}</ul>`;
+}
+
+function empty() {
+  const days = seen.page?.retention_days ?? seen.days;
+  const kept = retention(days);
+  if (days === 0) return html`<p class="empty soft">${kept}</p>`;
+  if (seen.state === "assigned") {
+    return html`<p class="empty soft">${say`No gap is assigned. To assign an open gap, enter a name.`}</p>`;
+  }
+  if (seen.state === "resolved") {
+    return html`<p class="empty soft">${
+      say`No gap is resolved. To resolve a gap, write the answer, or choose the document that has it.`}</p>`;
+  }
+  return html`<p class="empty soft">${
+    say`No open gaps. Questions that the documents do not answer will appear here in groups.`} ${kept}</p>`;
 }
 
 /** @param {Api["GapView"]} gap */
 function one(gap) {
-  const { id, question, resolved_by: by, nearest, assigned_to: name } = gap;
-  /** @param {On<HTMLFormElement>} event */
-  const assigned = (event) => assign(gap, event);
-  /** @param {On<HTMLInputElement>} event */
-  const searched = (event) => typed(id, event);
-  const found = choice.gap === id ? choice.found : null;
-  const remove = gap.state === "resolved" ? say`Reopen` : say`Remove the document`;
-  /** @param {string} words of a button */
-  const labelOf = (words) => say`${words}: ${question}`;
-  return html`<li class="card gap" aria-label=${question}>
-    <p class="bar-line"><strong class="grow" dir="auto">${question}</strong> <span class="number">${plural(gap.times, "time")}</span></p>
+  const { id, question, times, last_at: last, per_day: days } = gap;
+  const isOpen = seen.open === id;
+  return html`<li class="gap" aria-label=${question}>
+    <div class="gap-line">
+      <button class="quiet gap-toggle" aria-expanded=${String(isOpen)} aria-controls=${isOpen ? `gap-${id}` : nothing}
+        @click=${() => toggle(id)}>
+        <span class=${isOpen ? "gap-question" : "gap-question clip"} dir="auto">${question}</span></button>
+      <span class="gap-trend">${columns(days.map((good) => ({ good, bad: 0 })))}</span>
+      ${seen.state === "open" ? nothing
+        : html`<span class="gap-owner soft small clip" dir="auto">${ownerOf(gap)}</span>`}
+      <span class="gap-times number">${plural(times, "time")}</span>
+      <span class="gap-last soft small">${ago(last)}</span>
+    </div>
+    ${isOpen ? details(gap) : nothing}</li>`;
+}
+
+/** @param {Api["GapView"]} gap */
+const ownerOf = ({ assigned_to: name, resolved_by: by, state }) =>
+  (state === "resolved" ? by?.external_id : name) ?? "";
+
+/** @param {Api["GapView"]} gap */
+function details(gap) {
+  const { id, question } = gap;
+  const { chosen } = collections;
+  const startChoice = () => {
+    seen.isChoosing = !seen.isChoosing;
+    if (seen.isChoosing) openChoice(chosen);
+    redraw();
+  };
+  return html`<div class="gap-details" id=${`gap-${id}`}>
+    <p class="tools">
+      ${may("write") ? html`<button class="main" @click=${() => write(gap)}>${say`Write the answer`}</button>`
+        : nothing}
+      <button aria-expanded=${String(seen.isChoosing)} @click=${startChoice}>${say`Choose a document`}</button>
+      ${gap.resolved_by ? html`<button @click=${() => reopen(gap)}>${
+        gap.state === "resolved" ? say`Reopen` : say`Remove the document`}</button>` : nothing}
+      <a href=${explainAddress(chosen, question)}>${say`Explain`}</a></p>
+    ${seen.isChoosing ? documentChoice((document) => resolve(gap, document)) : nothing}
+    ${resolution(gap)}
+    ${owner(gap)}
+    ${passage(gap)}
     ${trend(gap)}
-    <p class="soft small">${nearest ? html`${say`Nearest passage:`} <a dir="auto" href=${`${ROOT}/documents/${nearest.document_id}?chunk=${nearest.chunk_id}`}>${nearest.external_id}</a> <span class="number">${score(nearest.score)}</span>` : say`No passage found`} \u00b7 ${ago(gap.last_at)}</p>
-    ${by ? html`<p class="small">${resolution(gap.state, html`<a dir="auto" href=${`${ROOT}/documents/${by.document_id}`}>${by.external_id}</a>`)}, ${ago(by.at)}</p>`
-      : gap.state === "resolved" ? html`<p class="small">${say`Its questions were answered when they were asked last.`}</p>` : nothing}
-    <div class="tools">
-      <form class="tools" @submit=${assigned}><label class="inline">${say`Assigned to`} <input name="name" maxlength="100" .defaultValue=${name ?? ""}></label><button type="submit" aria-label=${labelOf(say`Assign`)}>${say`Assign`}</button></form>
-      ${gap.state === "resolved" ? nothing : html`<label class="inline">${say`Resolved by`} <input type="search" placeholder=${say`Name or id`} @input=${searched}></label>`}
-      ${by ? html`<button aria-label=${labelOf(remove)} @click=${() => reopen(gap)}>${remove}</button>` : nothing}</div>
-    ${found ? html`<ul role="list">${found.map((each) => html`<li><button class="quiet" dir="auto" @click=${() => resolve(gap, each)}>${nameOf(each)}</button></li>`)}</ul>
-      ${found.length ? nothing : html`<p class="soft" role="status">${say`No such document in this collection.`}</p>`}` : nothing}
-    ${details(gap)}</li>`;
+    ${wordings(gap)}
+  </div>`;
 }
 
-/** @param {string} state @param {unknown} document */
-const resolution = (state, document) => (state === "resolved" ? say`Resolved by ${document}` : say`Not answered again after it was resolved by ${document}`);
+/** @param {Api["GapView"]} gap */
+function passage({ nearest }) {
+  if (!nearest) return html`<p class="soft small">${say`No passage found`}</p>`;
+  const { document_id: document, chunk_id: chunk, external_id: name } = nearest;
+  return html`<p class="soft small">${say`Nearest passage:`}
+    <a dir="auto" href=${`${ROOT}/documents/${document}?chunk=${chunk}`}>${name}</a>
+    <span class="number">${score(nearest.score)}</span></p>`;
+}
 
-/** Render the number of queries per day. @param {Api["GapView"]} gap */
+/** Render the questions of a gap, each with a link to its page. @param {Api["GapView"]} gap */
+function wordings({ questions, distinct_questions: many }) {
+  return html`<h3>${plural(many, "wording")}</h3>
+    <ul class="questions" role="list">${questions.map((each) => html`<li>
+      <a class="grow" dir="auto" href=${addressOf(each.query_id)}>${each.question}</a>
+      <span class="soft small number">${plural(each.times, "time")}</span></li>`)}</ul>
+    ${many > questions.length
+      ? html`<p class="soft small">${say`${count(many - questions.length)} more`}</p>` : nothing}`;
+}
+
+/** @param {(facts: import("../kit/field.js").Field) => unknown} field @param {string} value */
+const assignee = (field, value) =>
+  field({ name: "name", label: say`Assigned to`, required: true, longest: MOST_NAME, value });
+
+/** @param {Api["GapView"]} gap */
+function owner(gap) {
+  assigned = gap;
+  const { assigned_to: name } = gap;
+  return html`<div class="tools">${assignment.view({
+    action: say`Assign`, inline: true, label: say`Assignment`,
+    body: (field) => assignee(field, name ?? ""),
+  })}${name ? html`<button @click=${() => unassign(gap)}>${say`Unassign`}</button>` : nothing}</div>`;
+}
+
+/** @param {Api["GapView"]} gap */
+function resolution({ state, resolved_by: by }) {
+  if (!by && state !== "resolved") return nothing;
+  if (!by) return html`<p class="small">${say`Its questions were answered when they were asked last.`}</p>`;
+  const document = html`<a dir="auto" href=${`${ROOT}/documents/${by.document_id}`}>${by.external_id}</a>`;
+  const words = state === "resolved" ? say`Resolved by ${document}`
+    : say`Not answered again after it was resolved by ${document}`;
+  return html`<p class="small">${words}, ${ago(by.at)}</p>`;
+}
+
+/** Return a day in UTC, in which the server counts. @param {number} age in days */
+const dayBefore = (age) => new Date(Date.now() - age * DAY).toISOString().slice(0, 10);
+
+/** Render the number of queries per day, with the dates. @param {Api["GapView"]} gap */
 function trend({ per_day: days, last_week: last, week_before: before }) {
-  return html`<div>${columns(days.map((good) => ({ good, bad: 0 })))}
-    <p class="soft small">${say`${plural(last, "time")} in the last 7 days, ${count(before)} in the 7 days before`}</p></div>`;
-}
-
-/** Render the wordings of a gap, and its queries per day as a table. The server counts the days in UTC. @param {Api["GapView"]} gap */
-function details({ questions, distinct_questions: wordings, per_day: days }) {
-  const asked = days.flatMap((times, index) => (times ? [{ times, day: new Date(Date.now() - (days.length - 1 - index) * DAY).toISOString().slice(0, 10) }] : []));
-  return html`<details><summary class="small">${say`${plural(wordings, "wording")} and days`}</summary>
-    <ul class="questions" role="list">${questions.map((each) => html`<li><span class="grow" dir="auto">${each.question}</span> <span class="soft small number">${plural(each.times, "time")}</span></li>`)}</ul>
-    ${wordings > questions.length ? html`<p class="soft small">${say`${count(wordings - questions.length)} more`}</p>` : nothing}
-    <table class="small"><caption class="hidden">${say`Queries per day`}</caption><thead><tr><th scope="col">${say`day (UTC)`}</th><th scope="col" class="number">${say`times`}</th></tr></thead>
-      <tbody>${asked.reverse().map(({ day, times }) => html`<tr><th scope="row">${dayOf(day)}</th><td class="number">${count(times)}</td></tr>`)}</tbody></table></details>`;
+  const asked = days.flatMap((times, index) => (times ? [{ times, day: dayBefore(days.length - 1 - index) }] : []));
+  return html`<figure class="gap-chart">${columns(days.map((good) => ({ good, bad: 0 })))}
+      <div class="soft small gap-dates" aria-hidden="true">
+        <span>${dayOf(dayBefore(days.length - 1))}</span><span>${dayOf(dayBefore(0))}</span></div>
+      <figcaption class="soft small">${
+        say`${plural(last, "time")} in the last 7 days, ${count(before)} in the 7 days before`}</figcaption></figure>
+    <details><summary class="small">${say`Queries per day`}</summary>
+    <table class="small"><caption class="hidden">${say`Queries per day`}</caption>
+      <thead><tr><th scope="col">${say`day (UTC)`}</th><th scope="col" class="number">${say`times`}</th></tr></thead>
+      <tbody>${asked.reverse().map(({ day, times }) => html`<tr><th scope="row">${dayOf(day)}</th>
+        <td class="number">${count(times)}</td></tr>`)}</tbody></table></details>`;
 }

@@ -244,7 +244,7 @@ test("list without a collection is empty without a request", async () => {
 
 test("missing collection is shown as an empty screen", async () => {
   const problem = { type: "urn:foreask:problem:no-collection", status: 404, detail: "The collection 'default' has no documents yet." };
-  const load = openPage({ path: "/questions", replies: (path) => (path.startsWith("/v1/collections?") ? { items: [], next_cursor: null } : Response.json(problem, { status: 404 })) });
+  const load = openPage({ path: "/questions", replies: (path) => (path.startsWith("/v1/collections?") ? { items: [{ name: "default", documents: {}, points: 0 }], next_cursor: null } : Response.json(problem, { status: 404 })) });
   const screen = await load("routes/questions.js");
   await screen.load({ query: new URLSearchParams() });
   await settled();

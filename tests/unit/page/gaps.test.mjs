@@ -10,6 +10,8 @@ const GAP = {
 };
 const RESOLVED = { ...GAP, state: "resolved", resolved_by: { document_id: "d", external_id: "cats.md", at: GAP.last_at } };
 
+const COLLECTIONS = { items: [{ name: "handbook", documents: {}, points: 0 }], next_cursor: null };
+
 /** Open the screen; `screen.read` counts its requests for gaps. @param {object} more fields of the reply @param {(path: string, request: any) => unknown} other replies */
 async function openGaps(gap, more = {}, other = () => undefined) {
   const counts = { open: 1, assigned: 0, resolved: 0 };
@@ -18,13 +20,22 @@ async function openGaps(gap, more = {}, other = () => undefined) {
     path: "/gaps",
     replies: (path, request) => {
       screen.reads += path.includes("/gaps?state=");
-      return other(path, request) ?? (path.includes("/gaps?") ? { items: [gap], counts, ungrouped: 0, delayed_by: null, retention_days: 90, next_cursor: null, ...more } : { items: [], next_cursor: null });
+      if (path.includes("/gaps?")) {
+        const page = { items: [gap], counts, ungrouped: 0, delayed_by: null, retention_days: 90, next_cursor: null };
+        return other(path, request) ?? { ...page, ...more };
+      }
+      const otherwise = path.startsWith("/v1/collections?") ? COLLECTIONS : { items: [], next_cursor: null };
+      return other(path, request) ?? otherwise;
     },
   });
   return Object.assign(screen, await load("routes/gaps.js"), await load("parts/notice.js"));
 }
 
 const opened = (screen, show = "open") => screen.load({ query: new URLSearchParams({ show }) });
+
+/** Show the details of the gap. */
+const opens = (screen) => drawn(screen.view()).handler("click", GAP.question)();
+
 test("delayed grouping is read every ten seconds", async (t) => {
   stopClock(t, "2026-10-02T05:00:00Z");
   const screen = await openGaps(GAP, { ungrouped: 3, delayed_by: "The budget is used up." });
@@ -61,9 +72,11 @@ test("late change does not poll a closed screen", async (t) => {
   const change = Promise.withResolvers();
   const screen = await openGaps(RESOLVED, {}, (_, { method }) => (method === "PATCH" ? change.promise : undefined));
   await opened(screen, "resolved");
+  opens(screen);
   drawn(screen.view()).handler("click", "Reopen")();
   await settled();
   screen.unload();
+  history.replaceState = () => assert.fail("the address of another screen is changed");
   change.resolve(GAP);
   await pass(t, 1000);
   assert.match(drawn(screen.notice()).text, /The gap is open again\./);
@@ -78,6 +91,7 @@ for (const [replied, notice] of [
   test(`reopened gap that is then ${replied.state} says so`, async () => {
     const screen = await openGaps(RESOLVED, {}, (_, { method }) => (method === "PATCH" ? replied : undefined));
     await opened(screen, "resolved");
+    opens(screen);
     assert.match(drawn(screen.view()).text, /Resolved by cats\.md/);
     drawn(screen.view()).handler("click", "Reopen")();
     await settled();
@@ -93,8 +107,62 @@ test("gap days are dates in UTC", async (t) => {
   stopClock(t, "2026-10-02T05:00:00Z");
   const screen = await openGaps(GAP);
   await opened(screen);
-  const { html } = drawn(screen.view());
+  opens(screen);
+  const { html, text } = drawn(screen.view());
+  assert.match(text, /30 Sept 2 Oct 7 times in the last 7 days/);
   const table = elements(html, "table").find((each) => each.includes("Queries per day"));
   assert.deepEqual(elements(elements(table, "tbody")[0], "tr").map(textOf), ["2 Oct 5", "1 Oct 2"]);
+  screen.unload();
+});
+
+test("empty server is not asked for gaps and names the days", async () => {
+  const asked = [];
+  const screen = await openGaps(GAP, {}, (path) => {
+    asked.push(path);
+    if (path.startsWith("/v1/collections?")) return { items: [], next_cursor: null };
+    return path === "/v1/me" ? { scopes: ["manage"], query_retention_days: 90 } : undefined;
+  });
+  await opened(screen);
+  await settled();
+  assert.deepEqual(asked.filter((path) => path.startsWith("/v1/collections/")), []);
+  assert.match(drawn(screen.view()).text, /No open gaps\. .* Questions are listed for 90 days\./);
+});
+
+test("gap that the address names is opened in its tab", async () => {
+  const screen = await openGaps({ ...GAP, id: "other", question: "Another?" }, {}, (path) =>
+    (path.endsWith(`/gaps/${GAP.id}`) ? { ...GAP, state: "assigned", assigned_to: "Ann" } : undefined));
+  await screen.load({ query: new URLSearchParams({ gap: GAP.id }) });
+  await settled();
+  const { html, text } = drawn(screen.view());
+  assert.match(text, /May a cat come along\?.* Unassign .* Another\?/);
+  assert.equal(elements(html, "button").find((each) => textOf(each).startsWith("Assigned")).includes('aria-pressed="true"'), true);
+  screen.unload();
+});
+
+test("written answer is a document with the questions of the gap", async () => {
+  const sent = [];
+  const gap = { ...GAP, questions: [...GAP.questions, { question: "Are cats allowed?", times: 1, query_id: "q2" }] };
+  const screen = await openGaps(gap, {}, (path, { method, body }) => {
+    if (method === "GET" || !body) return undefined;
+    sent.push([method, path, JSON.parse(body)]);
+    return method === "POST" ? { id: "saved", external_id: "cats" } : { ...gap, ...RESOLVED };
+  });
+  await opened(screen);
+  opens(screen);
+  drawn(screen.view()).handler("click", "Write the answer")();
+  const { html, text, handler } = drawn(screen.view());
+  assert.match(text, /These questions find it: May a cat come along\? Are cats allowed\?/);
+  assert.match(html, /value="May a cat come along"/);
+  const controls = [{ name: "title", value: "Cats, caf\u00e9s & co" }, { name: "text", value: "Cats may come along." }];
+  const form = elements(html, "form").find((each) => each.includes('name="title"'));
+  await handler("submit", textOf(form))({ preventDefault() {}, target: { elements: controls, reset() {} } });
+  await settled();
+  const [[, posted, document], [, patched, change]] = sent;
+  assert.deepEqual([posted, patched], ["/v1/documents", `/v1/collections/handbook/gaps/${GAP.id}`]);
+  assert.deepEqual(change, { resolved_by: "saved" });
+  assert.deepEqual(document.questions, ["May a cat come along?", "Are cats allowed?"]);
+  assert.deepEqual([document.collection, document.title, document.text], ["handbook", "Cats, caf\u00e9s & co", "Cats may come along."]);
+  assert.match(document.external_id, /^answers\/cats-caf\u00e9s-co-5b0f2a0e-\w+\.md$/);
+  assert.doesNotMatch(drawn(screen.view()).text, /Save the answer/);
   screen.unload();
 });

@@ -64,12 +64,13 @@ test("earlier reply never replaces a later one", async () => {
   assert.deepEqual(shown, ["late"]);
 });
 
-const ASKED = { question: "How many days of leave?", found: true, helpful: null, times: 1, last_at: NOW, best_score: null };
+const ASKED = { state: "certain", query_id: "q1", question: "How many days of leave?", found: true, helpful: null, times: 1, last_at: NOW, best_score: null };
 
 test("late list is not shown under another tab", async () => {
   const asked = Promise.withResolvers();
   const page = (items) => ({ items, next_cursor: null, retention_days: 90 });
-  const load = openPage({ replies: (path) => (path.includes("/queries?") ? asked.promise : page([])) });
+  const collections = page([{ name: "default", documents: {}, points: 0 }]);
+  const load = openPage({ replies: (path) => (path.includes("/queries?") ? asked.promise : path.startsWith("/v1/collections?") ? collections : page([])) });
   const screen = await load("routes/questions.js");
   screen.load({ query: new URLSearchParams() });
   await settled();
