@@ -3,16 +3,17 @@
 import { html } from "../vendor/lit-html.js";
 import { ROOT } from "../api.js";
 import { plural } from "./format.js";
+import { icon } from "./icon.js";
 import { say } from "./words.js";
 
 /** @typedef {Api["AskedQuestionView"]["state"]} State */
 
-/** The words, and the class and the sign of the mark. @type {Record<State, [string, string, string]>} */
+/** The words, and the class and the icon of the mark. @type {Record<State, [string, string, string]>} */
 const STATES = {
-  certain: [say`certain`, "good", "\u25cf"],
-  uncertain: [say`uncertain`, "unsure", "\u25d0"],
-  none: [say`no answer`, "bad", "\u2715"],
-  passages: [say`passages only`, "soft", "\u25cb"],
+  certain: [say`certain`, "good", "circle-check"],
+  uncertain: [say`uncertain`, "unsure", "circle-dashed"],
+  none: [say`no answer`, "bad", "x"],
+  passages: [say`passages only`, "soft", "circle"],
 };
 
 /** @param {State} state */
@@ -20,7 +21,7 @@ export const wordsOf = (state) => STATES[state][0];
 
 /** Render the mark of a state, which screen readers read as its words. @param {State} state */
 export const mark = (state) =>
-  html`<span class=${STATES[state][1]} role="img" aria-label=${wordsOf(state)}>${STATES[state][2]}</span>`;
+  html`<span class=${STATES[state][1]} role="img" aria-label=${wordsOf(state)}>${icon(STATES[state][2])}</span>`;
 
 // Servers and proxies do not log the fragment.
 /** @param {string} collection @param {string} question */
