@@ -5,12 +5,12 @@ about the documentation in docs, and about the evaluation sets (BEIR, perhaps wi
 of the sets' own questions, and the questions listed under the name of the folder.
 
 An answer is right if a passage that answers the question is among the ten that were retrieved. Prints the precision
-and the recall of "certain" for extractive answers, for answers of a model that always cites the first passage, and of
-the rule that certainty replaced: the scaled cosine of the nearest sentence. Recall is the share of all questions that
-the documents answer. Each is measured before and after the calibration of the collection, in collections of five
-documents, of the set, and of 5,000 passages, with stored questions and without. "Withheld" are answerable questions
-without the passages that answer them. Then prints the curve of the threshold, both halves of the questions, and the
-result for each set with the constants that are best for the other sets. Vectors are cached in FILE.
+and the recall of "certain" for extractive answers, and for answers of a model that always cites the first passage.
+Recall is the share of all questions that the documents answer. Each is measured before and after the calibration of the
+collection, in collections of five documents, of the set, and of 5,000 passages, with stored questions and without.
+"Withheld" are answerable questions without the passages that answer them. Then prints the curve of the threshold, both
+halves of the questions, and the result for each set with the constants that are best for the other sets. Vectors are
+cached in FILE.
 """
 
 from __future__ import annotations
@@ -47,12 +47,11 @@ from shared.ingest.parse.titles import title_of
 from shared.providers.chat import ChatRequest, Completion
 from shared.providers.embedding import Billing, Input, Prefixes, free
 from shared.query.answer import ExtractiveAnswerer, GenerativeAnswerer, Passage, unrelated_cosine
-from shared.query.answer.certainty import CERTAIN, coverage_of
-from shared.query.answer.quotes import candidates
+from shared.query.answer.certainty import CERTAIN, coverages_of
 from shared.query.calibrate.weights import EQUAL
 from shared.query.retrieve import Channel, ChannelHits, Match, fuse
 from shared.query.retrieve.chunks import Cosines
-from shared.query.retrieve.scores.scale import rescale, scale_of
+from shared.query.retrieve.scores.scale import rescale
 
 ROOT = Path(__file__).resolve().parents[1]
 QUESTIONS = Path(__file__).with_name("answers") / "certainty.jsonl"
@@ -63,7 +62,7 @@ SMALL = 5
 BATCH = 128
 ANSWERABLE = "answerable"
 WITHHELD = "withheld"
-CURVE = (0.2, 0.25, 0.3, 0.34, 0.36, 0.38, 0.4, 0.42, 0.46, 0.5, 0.55, 0.6)
+CURVE = (0.25, 0.3, 0.35, 0.4, 0.44, 0.46, 0.48, 0.5, 0.55, 0.6, 0.65, 0.7)
 GRID = tuple(product((0.5, 0.75, 1.0), (0.0, 0.25, 0.5, 1.0)))  # shares of the text's cosine, and without words
 RECALL = 0.8
 
@@ -126,7 +125,6 @@ class Judged:
     found: bool
     extractive: bool
     written: bool
-    before: bool
     parts: list[tuple[float, float, float]]
 
 
@@ -273,8 +271,7 @@ async def judged(
                 quoted.found,
                 quoted.found and quoted.is_certain,
                 answer.found and answer.is_certain,
-                was_certain(passages, vector, baseline, embedder),
-                [parts_of(each.text, passage, unrelated) for passage in passages],
+                parts_of(each.text, passages, unrelated),
             )
         )
     return results
@@ -287,24 +284,16 @@ def without(hits: Mapping[Channel, ChannelHits], chunks: set[str]) -> dict[Chann
     }
 
 
-def was_certain(passages: Sequence[Passage], vector: Vectors, baseline: Baseline, embedder: CachedEmbedder) -> bool:
-    """Return the decision of the previous rule."""
-    quotes = [quote for quote in candidates(passages) if not quote.is_question]
-    if not quotes:
-        return False
-    nearest = float((embedder.vectors([embedder.prefixes.passage(quote.text) for quote in quotes]) @ vector).max())
-    floor = 0.4 if embedder.name.startswith("all-minilm") else 0.3
-    return nearest >= floor and (scale_of(baseline) or float)(nearest) >= floor + 0.1
+def parts_of(question: str, passages: Sequence[Passage], unrelated: float) -> list[tuple[float, float, float]]:
+    parts = []
+    for passage, coverage in zip(passages, coverages_of(question, passages), strict=True):
+        text, stored = (cosine or 0.0 for cosine in passage.cosines)
+        by_text, nearer = (max(0.0, (each - unrelated) / (1 - unrelated)) for each in (text, max(text, stored)))
+        parts.append((by_text, nearer, coverage))
+    return parts
 
 
-def parts_of(question: str, passage: Passage, unrelated: float) -> tuple[float, float, float]:
-    cosines = passage.cosines or Cosines()
-    text, nearer = cosines.text or 0.0, max(cosines.text or 0.0, cosines.question or 0.0)
-    shifted = [max(0.0, (cosine - unrelated) / (1 - unrelated)) for cosine in (text, nearer)]
-    return shifted[0], shifted[1], coverage_of(question, passage)
-
-
-def strongest(each: Judged, by_text: float = 0.75, without_words: float = 0.25) -> float:
+def strongest(each: Judged, by_text: float = 0.75, without_words: float = 0.5) -> float:
     """Return the strength of a question's strongest passage with these constants."""
     strengths = (
         (by_text * text + (1 - by_text) * nearer) * (without_words + coverage) for text, nearer, coverage in each.parts
@@ -362,7 +351,7 @@ def print_rows(condition: str, results: Sequence[Judged]) -> None:
         counted = [each for each in of_set if each.asked.label != WITHHELD]
         cells = [
             "{:.3f} {:.3f}".format(*precision_and_recall(counted, decision))
-            for decision in (lambda e: e.extractive, lambda e: e.written, lambda e: e.before)
+            for decision in (lambda e: e.extractive, lambda e: e.written)
         ]
         certain = "".join(share(of_set, label, lambda e: e.extractive) for label in LABELS[1:])
         found = "".join(share(of_set, label, lambda e: e.found) for label in LABELS)
@@ -397,7 +386,7 @@ def print_left_out(results: Sequence[Judged]) -> None:
         constants, threshold = max(
             ((each, at_recall(others, *each)) for each in GRID if others),
             key=lambda pair: precision_and_recall(others, lambda e: strongest(e, *pair[0]) >= pair[1])[0],
-            default=((0.75, 0.25), CERTAIN),
+            default=((0.75, 0.5), CERTAIN),
         )
         precision, recall = precision_and_recall(of_set, lambda e: strongest(e, *constants) >= threshold)  # noqa: B023
         ours = precision_and_recall(of_set, lambda e: strongest(e) >= CERTAIN)
@@ -456,7 +445,7 @@ def main() -> None:
         counts = ", ".join(f"{sum(e.label == label for e in questions)} {label}" for label in LABELS[:-1])
         print(f"{name}: {len(corpora[name].documents)} chunks; {counts}")
     columns = f"certain: {', '.join(LABELS[1:])}; found: {', '.join(LABELS)}"
-    print(f"\n{'':47} extractive    written       before       {columns}")
+    print(f"\n{'':47} extractive    written      {columns}")
     with EvaluationCache(arguments.cache) as cache:
         asyncio.run(measure(corpora, asked, CachedEmbedder(cache, multilingual=arguments.multilingual)))
 

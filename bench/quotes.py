@@ -2,13 +2,14 @@
 
 `python -m bench quotes [FOLDER...] [--half HALF] [--show]` asks the questions of `bench/answers/quotes.jsonl` about
 this project's documentation and the other texts that `bench/answers/README.md` lists, divided into chunks by the
-product. Each further folder contains corpus.jsonl, a quotes.jsonl of the same form whose documents are rows of the
-corpus, and perhaps generated.jsonl with the questions of its passages.
+product, and the questions of two sets in `bench/sets`. Each further folder contains corpus.jsonl, a quotes.jsonl of the
+same form whose documents are rows of the corpus, and perhaps generated.jsonl with the questions of its passages.
 
-Prints for the passages that the product's ranking finds, and for the passages of the right document alone: the number
-of questions, of questions with a right passage among the passages that are read, of right first quotes, their share of
-the questions with a right passage, the number of answers with any right quote, of questions without an answer, and the
-mean number of quotes. `--show` lists the answers with a wrong first quote.
+Prints for the passages that the product's ranking finds by their texts alone, as right after an upload, for those that
+it finds by stored questions as well, and for the passages of the right document alone: the number of questions, of
+questions with a right passage among the passages that are read, of right first quotes, their share of the questions
+with a right passage, the number of answers with any right quote, of questions without an answer, and the mean number of
+quotes. `--show` lists the answers with a wrong first quote.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import orjson
 from foreask_evaluation.cache import EvaluationCache
 
@@ -28,23 +32,26 @@ from bench.fusion import CachedEmbedding, baseline_of
 from embedded.embeddings import MODEL
 from embedded.minilm import MiniLM
 from shared.domain.corpus.chunks import MOST_CHARS, ChunkContent
-from shared.domain.corpus.collections import Baseline
 from shared.domain.vectors import Vectors
 from shared.ingest.parse.chunking_options import ChunkingOptions
 from shared.ingest.parse.chunks.chunking import divide
 from shared.ingest.parse.chunks.languages import with_languages
 from shared.ingest.parse.extraction import extract
 from shared.providers.embedding import Billing, Input, Prefixes, free
-from shared.query.answer import Answer, ExtractiveAnswerer, Passage
+from shared.query.answer import Answer, ExtractiveAnswerer, Passage, unrelated_cosine
 from shared.query.calibrate.weights import EQUAL
 from shared.query.retrieve import fuse
+from shared.query.retrieve.chunks import Cosines
 from shared.query.retrieve.scores.scale import rescale
 
 ROOT = Path(__file__).resolve().parents[1]
 ANSWERS = ROOT / "bench" / "answers"
+GENERATED = ANSWERS / "generated.jsonl"
+SETS = ROOT / "bench" / "sets"
 TEXT = ROOT / "bench" / "text" / "passages.jsonl"
 TOP_K = 10
 READ = 8  # passages that an extractive answer reads
+CONDITIONS = ("texts", "questions", "document")
 HALVES = ("development", "check")
 KINDS = ("sentence", "item", "row")
 
@@ -74,22 +81,21 @@ class Asked:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents as chunks; `documents[i]` is the document of `contents[i]`."""
+    """Documents as chunks; `documents[i]` is the document of `contents[i]`, `questions[i]` its stored questions."""
 
     name: str
     documents: list[str]
     contents: list[ChunkContent]
-    generated: Mapping[str, Sequence[str]]
+    questions: list[Sequence[str]]
     asked: list[Asked]
+
+    def without_questions(self) -> Corpus:
+        return replace(self, questions=[()] * len(self.contents))
 
     def question_set(self) -> QuestionSet:
         ids = [named(f"{document} {number}") for number, document in enumerate(self.documents)]
         titles = [" > ".join(filter(None, (c.title, *c.heading_path))) for c in self.contents]
-        questions = [
-            (index, question)
-            for index, document in enumerate(self.documents)
-            for question in self.generated.get(document, ())
-        ]
+        questions = [(index, question) for index, each in enumerate(self.questions) for question in each]
         texts = [content.text for content in self.contents]
         return QuestionSet(ids, titles, texts, [each.question for each in self.asked], [], questions)
 
@@ -144,7 +150,28 @@ def shipped(half: str | None) -> Corpus:
         chunks[f"{TEXT.name}#{number}"] = with_languages([ChunkContent.whole(orjson.loads(line)["text"])])
     pairs = [(document, content) for document, contents in chunks.items() for content in contents]
     documents, contents = map(list, zip(*pairs, strict=True))
-    return Corpus("shipped", documents, contents, {}, asked_in(ANSWERS / "quotes.jsonl", half))
+    written = {name_of(row): row["questions"] for row in map(orjson.loads, GENERATED.read_bytes().splitlines())}
+    questions = [written.get(name, ()) for name in names_of(documents, contents)]
+    return Corpus("shipped", documents, contents, questions, asked_in(ANSWERS / "quotes.jsonl", half))
+
+
+ChunkName = tuple[str, str, int]
+"""A chunk by its document, its headings, and its number among the chunks of the document with these headings."""
+
+
+def name_of(row: Mapping[str, Any]) -> ChunkName:
+    return row["document"], row["headings"], row["part"]
+
+
+def names_of(documents: Sequence[str], contents: Sequence[ChunkContent]) -> list[ChunkName]:
+    """Return the names of chunks, which an edit of a text does not change."""
+    parts = Counter[tuple[str, str]]()
+    names = []
+    for document, content in zip(documents, contents, strict=True):
+        section = document, " > ".join(content.heading_path)
+        names.append((*section, parts[section]))
+        parts[section] += 1
+    return names
 
 
 def of_folder(folder: Path, half: str | None) -> Corpus:
@@ -154,41 +181,59 @@ def of_folder(folder: Path, half: str | None) -> Corpus:
     generated = {row["passage_id"]: row["questions"] for row in map(orjson.loads, lines)}
     contents = [ChunkContent.whole(row["text"], row.get("title") or None) for row in rows]
     documents = [row["_id"] for row in rows]
-    return Corpus(
-        folder.name, documents, list(with_languages(contents)), generated, asked_in(folder / "quotes.jsonl", half)
-    )
+    questions = [generated.get(document, ()) for document in documents]
+    asked = asked_in(folder / "quotes.jsonl", half)
+    return Corpus(folder.name, documents, list(with_languages(contents)), questions, asked)
 
 
-Ranking = Sequence[tuple[int, float]]
-"""The indexes of chunks with their scores, best first."""
+class Index:
+    """A corpus as the product searches it, without an engine.
 
+    Args:
+        corpus: the corpus.
+        embedding: the embedding model.
+    """
 
-def rankings(corpus: Corpus, embedding: CachedEmbedding) -> tuple[list[Ranking], Baseline]:
-    """Return the chunks that the product finds for each question, and the baseline of the corpus."""
-    question_set = corpus.question_set()
-    texts = embedding.embed(question_set.texts)
-    questions = embedding.embed([question for _, question in question_set.questions])
-    baseline = baseline_of(question_set, texts, questions)
-    index_of = {chunk: index for index, chunk in enumerate(question_set.ids)}
-    searched = Searched(question_set, texts, questions)
-    found = searched.found(question_set.queries, embedding.embed(question_set.queries))
-    matches = (fuse(rescale(hits, baseline), "scores", EQUAL) for hits in found)
-    return [[(index_of[match.chunk_id], match.score) for match in each] for each in matches], baseline
+    def __init__(self, corpus: Corpus, embedding: CachedEmbedding) -> None:
+        self._corpus = corpus
+        self._set = corpus.question_set()
+        self._index_of = {chunk: index for index, chunk in enumerate(self._set.ids)}
+        self._own = {index: list[int]() for index in range(len(self._set.ids))}
+        for number, (index, _) in enumerate(self._set.questions):
+            self._own[index].append(number)
+        self._texts = embedding.embed(self._set.texts)
+        self._questions = embedding.embed([question for _, question in self._set.questions])
+        self.baseline = baseline_of(self._set, self._texts, self._questions)
+        self._searched = Searched(self._set, self._texts, self._questions)
+        self._embedding = embedding
 
+    def passages(self, asked: Asked, *, within: bool) -> list[Passage]:
+        """Return the passages that the product finds, or all chunks of the right document in the same order."""
+        vector = self._embedding.embed([asked.question])[0]
+        hits = self._searched.found([asked.question], vector[np.newaxis])[0]
+        scores = {
+            self._index_of[match.chunk_id]: match.score for match in fuse(rescale(hits, self.baseline), "scores", EQUAL)
+        }
+        if within:
+            own = [index for index, document in enumerate(self._corpus.documents) if document == asked.document]
+            scores = {index: scores.get(index, 0.0) for index in own}
+        ranked = sorted(scores, key=lambda index: -scores[index])[: None if within else TOP_K]
+        return [self._passage(number, index, scores[index], vector) for number, index in enumerate(ranked, 1)]
 
-def passages_of(corpus: Corpus, ranking: Ranking) -> list[Passage]:
-    passages = []
-    for number, (index, score) in enumerate(ranking, 1):
-        content = corpus.contents[index]
-        passages.append(Passage(number, content.text, content.title, content.heading_path, score, content.language))
-    return passages
-
-
-def within(corpus: Corpus, ranking: Ranking, document: str) -> Ranking:
-    """Return the chunks of a document in the order of a ranking, followed by the chunks that it lacks."""
-    scores = dict(ranking)
-    own = [index for index, each in enumerate(corpus.documents) if each == document]
-    return sorted(((index, scores.get(index, 0.0)) for index in own), key=lambda each: -each[1])
+    def _passage(self, number: int, index: int, score: float, vector: Vectors) -> Passage:
+        content = self._corpus.contents[index]
+        cosine = {each: float(self._questions[each] @ vector) for each in self._own[index]}
+        nearest = max(cosine, key=cosine.__getitem__, default=None)
+        return Passage(
+            number,
+            content.text,
+            content.title,
+            content.heading_path,
+            score,
+            content.language,
+            None if nearest is None else self._set.questions[nearest][1],
+            Cosines(None if nearest is None else cosine[nearest], float(self._texts[index] @ vector)),
+        )
 
 
 @dataclass(frozen=True)
@@ -242,19 +287,19 @@ async def measure(corpus: Corpus, embedding: CachedEmbedding, *, show: bool) -> 
     for each in corpus.asked:
         if not each.is_in(whole.get(each.document, "")):
             print(f"{each.document} does not contain the answer of: {each.question}")
-    ranked, baseline = rankings(corpus, embedding)
-    answerer = ExtractiveAnswerer(LocalEmbedder(embedding), baseline=baseline)
+    indexes = {each: Index(corpus.without_questions() if each == "texts" else corpus, embedding) for each in CONDITIONS}
     print(f"\n{corpus.name:20} {'kind':9} questions  passage  first  of these    any  none  quotes")
-    for condition in ("found", "document"):
+    for condition, index in indexes.items():
+        answerer = ExtractiveAnswerer(LocalEmbedder(embedding), unrelated=unrelated_cosine(MODEL, index.baseline))
         grades = []
-        for asked, ranking in zip(corpus.asked, ranked, strict=True):
-            chosen = ranking[:TOP_K] if condition == "found" else within(corpus, ranking, asked.document)
-            passages = passages_of(corpus, chosen)
+        for asked in corpus.asked:
+            passages = index.passages(asked, within=condition == "document")
             has_passage = any(asked.is_in(passage.text) for passage in passages[:READ])
             grades.append(Graded(asked, await answerer.answer(asked.question, passages), has_passage))
         for kind in ("", *KINDS):
             of_kind = [each for each in grades if kind in ("", each.asked.kind)]
-            print_grades(condition, kind or "all", of_kind)
+            if of_kind:
+                print_grades(condition, kind or "all", of_kind)
         if show:
             print_wrong(grades)
 
@@ -266,7 +311,8 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="list the answers with a wrong first quote")
     parser.add_argument("--cache", type=Path, default=Path(".foreask", "bench", "vectors.sqlite"))
     arguments = parser.parse_args()
-    corpora = [shipped(arguments.half), *(of_folder(folder, arguments.half) for folder in arguments.folders)]
+    folders = [*(file.parent for file in sorted(SETS.glob("*/quotes.jsonl"))), *arguments.folders]
+    corpora = [shipped(arguments.half), *(of_folder(folder, arguments.half) for folder in folders)]
     with EvaluationCache(arguments.cache) as cache:
         for corpus in corpora:
             asyncio.run(measure(corpus, CachedEmbedding(cache, MiniLM(1)), show=arguments.show))

@@ -5,6 +5,7 @@ import pytest
 from shared.query.answer import Passage
 from shared.query.answer.quotes import candidates
 from shared.query.answer.selection import MAX_QUOTES, MAX_SENTENCES, select, shares_of_words, shortlist
+from shared.query.retrieve.chunks import Cosines
 from tests.support.planted import guards
 
 LEASES = [
@@ -59,6 +60,32 @@ def test_rare_words_and_headings_count_more():
 
     assert start == stop < sleep < rest == 1.0
     assert shares_of_words("Zebra?", quotes, {1: "en"}) == [0.0] * 4
+
+
+@guards(
+    "shared/query/answer/selection.py",
+    "counts |= dict.fromkeys(nearest, cosine**2 / max(1, len(nearest)))",
+    "",
+    means="the sentence from which the matching stored question was written is worth no more than others",
+)
+def test_sentence_of_matching_stored_question_is_preferred():
+    text = "Brokers ring. Workers hold their rows for a minute. Workers rest."
+
+    def first(cosine, unrelated=0.0):
+        stored = Passage(1, text, language="en", question="How long are rows held?", cosines=Cosines(cosine, 0.5))
+        shortlisted = shortlist("When does it end?", [stored], unrelated)
+        return select("When does it end?", [stored], shortlisted, [0.5, 0.45, 0.5])[0].text
+
+    assert first(0.9) == first(0.95, unrelated=0.7) == "Workers hold their rows for a minute."
+    assert first(0.2) == first(0.75, unrelated=0.7) == first(None) == "Brokers ring."
+
+
+def test_equally_likely_sentences_share_the_preference():
+    stored = Passage(1, "Rows wait. Rows rest. Brokers ring.", language="en", question="Rows?", cosines=Cosines(1.0))
+
+    waits, rests, rings = (each.worth for each in shortlist("Zebra?", [stored]))
+
+    assert waits == rests == pytest.approx(rings + 0.1)
 
 
 @guards(

@@ -4,7 +4,7 @@ import pytest
 
 from shared.domain.corpus.collections import Baseline
 from shared.query.answer import ExtractiveAnswerer, GenerativeAnswerer, Passage, unrelated_cosine
-from shared.query.answer.certainty import CERTAIN, FOUND, coverage_of, strengths_of
+from shared.query.answer.certainty import CERTAIN, FOUND, coverages_of, strengths_of
 from shared.query.retrieve.chunks import Cosines
 from tests.support.planted import guards
 from tests.unit.test_answering import PiecesModel, WordEmbedder
@@ -75,9 +75,10 @@ def test_nearness_alone_and_words_alone_are_weak():
     assert strength(passage(near=0.1)) < FOUND
 
 
-def test_strength_does_not_depend_on_other_passages():
-    many = [*(passage(number, "Other texts.", 0.9, score=0.1) for number in range(2, 30)), STRONG]
-    assert strengths_of(QUESTION, [*many[:-1], passage(score=0.9)], 0.0)[1] == strength(STRONG)
+def test_strength_does_not_depend_on_collection_size():
+    others = [passage(number, "Leases have tokens.", 0.9, score=0.1) for number in range(2, 30)]
+    found = [passage(1, "The lease of a worker.", score=0.9), *others]
+    assert strengths_of(QUESTION, found, 0.0)[1] == strengths_of(QUESTION, found[:10], 0.0)[1]
 
 
 @guards(
@@ -97,7 +98,7 @@ def test_best_passages_have_strengths_in_any_order():
 )
 def test_text_counts_more_than_stored_question(cosines, similarity):
     found = Passage(1, TEXT, language="en", cosines=cosines)
-    assert strength(found, question="lease ends") == pytest.approx(1.25 * similarity)
+    assert strength(found, question="lease ends") == pytest.approx(1.5 * similarity)
 
 
 def test_shifted_cosines_count_like_others():
@@ -115,17 +116,33 @@ def test_shifted_cosines_count_like_others():
     ("question", "found", "coverage"),
     [
         ("When do leases end?", Passage(1, TEXT, language="en"), 1.0),
-        ("When do leases expire?", Passage(1, TEXT, language="en"), 0.5),
+        ("When do leases expire?", Passage(1, TEXT, language="en"), 0.35),
         ("When do leases expire?", Passage(1, TEXT, question="When does it expire?", language="en"), 1.0),
         ("When do leases end?", Passage(1, "After a minute.", "Leases", ("Their end",), language="en"), 1.0),
         ("Wann endet die Frist?", Passage(1, "Die Fristen endeten gestern.", language="de"), 1.0),
         ("Wann endet die Frist?", Passage(1, TEXT, language="en"), 0.0),
-        ("租约何时结束", Passage(1, "租约在一分钟后结束。", language="zh"), 0.4),
+        ("租约何时结束", Passage(1, "租约在一分钟后结束。", language="zh"), 0.26),
         ("When?", Passage(1, TEXT, language="en"), 0.0),
     ],
 )
-def test_coverage_counts_letters_of_contained_words(question, found, coverage):
-    assert coverage_of(question, found) == pytest.approx(coverage)
+def test_coverage_counts_contained_words(question, found, coverage):
+    assert coverages_of(question, [found]) == pytest.approx([coverage], abs=0.005)
+
+
+@guards(
+    "shared/query/answer/certainty.py",
+    "weights = [1 + log1p((of_all - count + 0.5) / (count + 0.5)) for count in counts]",
+    "weights = [1.0 for count in counts]",
+    means="a passage about Kubernetes surely tells how to use Terraform",
+)
+def test_words_that_few_passages_contain_count_more():
+    texts = ["Deploy on Kubernetes.", "Deploy with Helm.", "Deploy with Compose, or on Kubernetes."]
+    found = [Passage(number, text, language="en") for number, text in enumerate(texts, 1)]
+
+    helm, terraform = (coverages_of(f"How do I deploy with {name}?", found) for name in ("Helm", "Terraform"))
+
+    assert helm[1] == 1.0
+    assert max(terraform) < helm[0] < 0.5
 
 
 def test_calibration_does_not_move_known_models():

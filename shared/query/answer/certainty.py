@@ -1,17 +1,18 @@
 """How far the retrieval of its passages supports an answer, whatever the form of the answer is.
 
-    strength = similarity * (1/4 + coverage)
+    strength = similarity * (1/2 + coverage)
     similarity = 3/4 * text + 1/4 * max(text, question)
 
 `text` and `question` are cosines of the user's question with a passage and with its nearest stored question, as the
 embedding model computes them, so that no calibration changes a strength. Where two unrelated texts have a high cosine
-with a model, its cosines are shifted. `coverage` is the share of the question's words, by their letters, that the
-passage or that stored question contains. Neither is enough alone: a passage about the same subject is near, and names
-of the subject occur in passages that do not answer. A language that the model does not know has high cosines with all
-texts, but words only with some.
+with a model, its cosines are shifted. `coverage` is the share of the question's words that the passage or that stored
+question contains. A word counts more if few of the best passages contain it, and most if none does: a passage about
+Kubernetes does not tell how to use Terraform. Neither is enough alone: a passage about the same subject is near, and
+names of the subject occur in passages that do not answer. A language that the model does not know has high cosines with
+all texts, but words only with some.
 
-A strength is a number between 0 and 1.25. It does not depend on the number of other passages, and so not on the size
-of the collection. `docs/decisions/0032-certainty-by-retrieval.md` has the measurements.
+A strength is a number between 0 and 1.5. It depends on the words of the ten best passages, but neither on their number
+beyond ten nor on the size of the collection. `docs/decisions/0032-certainty-by-retrieval.md` has the measurements.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from heapq import nlargest
 from itertools import chain
+from math import log1p
 
 from shared.domain.corpus.collections import Baseline
 from shared.domain.text.words import pieces_of, terms_of, variants_of, words_of
 from shared.query.answer.answer import Passage
 from shared.query.retrieve.chunks import Cosines
 
-FOUND = 0.2
-CERTAIN = 0.4
+FOUND = 0.25
+CERTAIN = 0.48
 
 _MOST_PASSAGES = 10  # with the strongest of 10, results are those with the strongest of 3
 _BY_TEXT = 0.75
-_WITHOUT_WORDS = 0.25
+_WITHOUT_WORDS = 0.5
 # Cosines of unrelated questions and texts in languages that these models know.
 _UNRELATED = {"all-minilm-l6-v2": 0.0, "multilingual-e5": 0.75}
 _USUAL_BASELINE = 0.3  # of a collection with texts about one subject, under a model that needs no shift
@@ -47,9 +49,10 @@ def strengths_of(question: str, passages: Sequence[Passage], unrelated: float) -
         passages: passages in any order. If only words were searched, they have no strength.
         unrelated: cosine of unrelated texts with the embedding model.
     """
+    best = nlargest(_MOST_PASSAGES, passages, key=lambda passage: passage.score)
     return {
-        passage.number: strength(similarity_of(passage, unrelated), coverage_of(question, passage))
-        for passage in nlargest(_MOST_PASSAGES, passages, key=lambda passage: passage.score)
+        passage.number: strength(similarity_of(passage, unrelated), coverage)
+        for passage, coverage in zip(best, coverages_of(question, best), strict=True)
         if passage.cosines != Cosines()
     }
 
@@ -78,19 +81,46 @@ def similarity_of(passage: Passage, unrelated: float) -> float:
     return max(0.0, (mixed - unrelated) / (1 - unrelated))
 
 
-def coverage_of(question: str, passage: Passage) -> float:
-    """Return the share of a question's words, without stop words, that a passage contains, weighted by length.
+def coverages_of(question: str, passages: Sequence[Passage]) -> list[float]:
+    """Return the share of a question's words, without stop words, that each passage contains, from 0 to 1.
 
-    Words are stemmed in the language of the passage. In a script without spaces their pieces are counted.
+    Words are stemmed in the language of the passage. In a script without spaces their pieces are counted. A word counts
+    1 plus its inverse document frequency over the passages.
     """
+    contained = [_terms_of(passage) for passage in passages]
+    wanted = {
+        language: _weighted(_variants_of(question, language), contained)
+        for language in {passage.language for passage in passages}
+    }
+    return [_covered(terms, wanted[passage.language]) for terms, passage in zip(contained, passages, strict=True)]
+
+
+_Variants = Sequence[str]
+"""Terms of which a text contains one if it contains a word."""
+
+
+def _terms_of(passage: Passage) -> set[str]:
     language = passage.language
     texts = (passage.title, *passage.heading_path, passage.question, passage.text)
     words = set(chain.from_iterable(words_of(text, language) for text in texts if text))
-    contained = set(chain.from_iterable(terms_of(word, language) for word in words))
-    asked = chain.from_iterable(map(pieces_of, words_of(question, language)))
-    variants = {piece: terms for piece in asked if (terms := variants_of(piece, language))}
-    covered = sum(len(piece) for piece, terms in variants.items() if not contained.isdisjoint(terms))
-    return covered / max(1, sum(map(len, variants)))
+    return set(chain.from_iterable(terms_of(word, language) for word in words))
+
+
+def _variants_of(question: str, language: str | None) -> list[_Variants]:
+    asked = dict.fromkeys(chain.from_iterable(map(pieces_of, words_of(question, language))))
+    return [variants for piece in asked if (variants := variants_of(piece, language))]
+
+
+def _weighted(words: Sequence[_Variants], contained: Sequence[set[str]]) -> list[tuple[_Variants, float]]:
+    counts = [sum(not terms.isdisjoint(variants) for terms in contained) for variants in words]
+    of_all = len(contained)
+    weights = [1 + log1p((of_all - count + 0.5) / (count + 0.5)) for count in counts]
+    return list(zip(words, weights, strict=True))
+
+
+def _covered(terms: set[str], wanted: Sequence[tuple[_Variants, float]]) -> float:
+    covered = sum(weight for variants, weight in wanted if not terms.isdisjoint(variants))
+    return covered / (sum(weight for _, weight in wanted) or 1.0)
 
 
 def unrelated_cosine(model: str, baseline: Baseline | None = None) -> float:

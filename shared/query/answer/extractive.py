@@ -43,7 +43,7 @@ class ExtractiveAnswerer:
             Transient: the provider is not available now.
             Refused: the provider refuses the question. A sentence that it refuses is not quoted.
         """
-        shortlisted = shortlist(question, passages)
+        shortlisted = shortlist(question, passages, self._unrelated)
         strengths = await asyncio.to_thread(strengths_of, question, passages, self._unrelated)
         if not shortlisted or not may_answer(strengths):
             return nothing_found(self.form)

@@ -4,17 +4,20 @@ The worth of a quote is the sum of
 
 - its nearness: the cosine of the question and the quote, whose vector is turned towards the vector of the heading above
   it, because a sentence rarely repeats its subject,
-- its words: the share of the question's words that the quote or its heading has, by rarity, and
-- the score of its passage, relative to the best passage.
+- its words: the share of the question's words that the quote or its heading has, by rarity,
+- the score of its passage, relative to the best passage, and
+- its origin, if a stored question matched: the sentence with most words of that question is probably the one from which
+  it was written, and counts the square of the cosine of both questions.
 
-Each of the three has a measurable effect, and small changes of their weights have none: `python -m bench quotes`.
+Each has a measurable effect, and small changes of their weights have none: `python -m bench quotes`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import log1p
 
 from shared.domain.errors import Permanent
@@ -24,7 +27,7 @@ from shared.domain.vectors import Vectors
 from shared.query.answer.answer import Passage
 from shared.query.answer.quotes import Quote, candidates
 
-MAX_SENTENCES = 48  # that are embedded for an answer; with 96 the quotes are the same, for 0.12 s of CPU more
+MAX_SENTENCES = 24  # that are embedded for an answer; with 48 the quotes are the same, for twice the time
 MAX_QUOTES = 3
 
 _HEADING = (
@@ -32,6 +35,7 @@ _HEADING = (
 )
 _WORDS = 0.3
 _PASSAGE = 0.3
+_ORIGIN = 0.2
 _MARGIN = 0.12  # maximum difference of another quote's worth from the best
 _FRAGMENT = 0.05  # a complete sentence is preferred to a fragment that is worth more by less
 _FOLLOWING = 0.05  # the sentence after a question is at most this much farther from the user's question
@@ -45,13 +49,25 @@ class Candidate:
     worth: float
 
 
-def shortlist(question: str, passages: Sequence[Passage]) -> list[Candidate]:
-    """Return the quotes that are worth embedding, in order of their passages."""
+def shortlist(question: str, passages: Sequence[Passage], unrelated: float = 0.0) -> list[Candidate]:
+    """Return the quotes that are worth embedding, in order of their passages.
+
+    Args:
+        question: the question.
+        passages: the passages to quote.
+        unrelated: cosine of unrelated texts with the embedding model.
+    """
     quotes = candidates(passages)
     best = max((passage.score for passage in passages), default=0.0) or 1.0
     of_passages = {passage.number: _PASSAGE * passage.score / best for passage in passages}
-    shares = shares_of_words(question, quotes, {passage.number: passage.language for passage in passages})
-    worth = [_WORDS * share + of_passages[quote.number] for quote, share in zip(quotes, shares, strict=True)]
+    languages = {passage.number: passage.language for passage in passages}
+    terms = [_terms(quote, languages[quote.number]) for quote in quotes]
+    shares = _shares(question, terms, languages.values())
+    origins = _origins(quotes, terms, passages, unrelated)
+    worth = [
+        _WORDS * share + of_passages[quote.number] + _ORIGIN * origins.get(index, 0.0)
+        for index, (quote, share) in enumerate(zip(quotes, shares, strict=True))
+    ]
     first = sorted(range(len(quotes)), key=lambda index: -worth[index])[:MAX_SENTENCES]
     return [Candidate(quotes[index], worth[index]) for index in sorted(first)]
 
@@ -67,12 +83,39 @@ def shares_of_words(question: str, quotes: Sequence[Quote], languages: Mapping[i
         quotes: the quotes.
         languages: language of each passage by its number.
     """
-    wanted = set(query_vector(question, sorted(filter(None, set(languages.values())))).indices)
-    found = [wanted.intersection(_terms(quote, languages[quote.number])) for quote in quotes]
-    counts = Counter(term for terms in found for term in terms)
-    weights = {term: log1p((len(quotes) - count + 0.5) / (count + 0.5)) for term, count in counts.items()}
+    return _shares(question, [_terms(quote, languages[quote.number]) for quote in quotes], languages.values())
+
+
+def _shares(question: str, terms: Sequence[Collection[int]], languages: Iterable[str | None]) -> list[float]:
+    wanted = set(query_vector(question, sorted(filter(None, set(languages)))).indices)
+    found = [wanted.intersection(each) for each in terms]
+    counts = Counter(chain.from_iterable(found))
+    weights = {term: log1p((len(terms) - count + 0.5) / (count + 0.5)) for term, count in counts.items()}
     total = sum(weights.values()) or 1.0
-    return [sum(weights[term] for term in terms) / total for terms in found]
+    return [sum(weights[term] for term in each) / total for each in found]
+
+
+def _origins(
+    quotes: Sequence[Quote], terms: Sequence[Collection[int]], passages: Sequence[Passage], unrelated: float
+) -> dict[int, float]:
+    """Return how much the sentences with most words of their passage's stored question count, by their index.
+
+    Sentences with equally many words share the count.
+    """
+    of_passages: dict[int, list[int]] = {}
+    for index, quote in enumerate(quotes):
+        of_passages.setdefault(quote.number, []).append(index)
+    counts: dict[int, float] = {}
+    for passage in passages:
+        cosine = ((passage.cosines.question or 0.0) - unrelated) / (1 - unrelated)
+        if passage.question is None or cosine <= 0:
+            continue
+        own = of_passages.get(passage.number, [])
+        shares = _shares(passage.question, [terms[index] for index in own], [passage.language])
+        most = max(shares, default=0.0)
+        nearest = [index for index, share in zip(own, shares, strict=True) if share == most > 0]
+        counts |= dict.fromkeys(nearest, cosine**2 / max(1, len(nearest)))
+    return counts
 
 
 def turned(vector: Vectors | Permanent, heading: Vectors | Permanent | None) -> Vectors | Permanent:
