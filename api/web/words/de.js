@@ -51,6 +51,7 @@ export default {
   "Thanks. Your question now finds this passage.": "Danke. Ihre Frage findet jetzt diese Passage.",
   "Writing the answer.": "Die Antwort wird geschrieben.",
   "Quoted from documents": "Aus Dokumenten zitiert",
+  "filling": "wird gefüllt",
   "Written by a model": "Von einem Modell geschrieben",
   "Your question is already linked to this passage.": "Ihre Frage ist dieser Passage bereits zugeordnet.",
   "Your question was removed from this passage.": "Ihre Frage wurde von dieser Passage entfernt.",
