@@ -274,8 +274,8 @@ async def test_nearest_passage_is_named_with_score(client, services, library, co
 
 @guards(
     "shared/ledger/feedback/query_log.sql",
-    "OR chunk_ids[1] = CAST(:chunk AS uuid)",
-    "OR CAST(:chunk AS uuid) = ANY(chunk_ids)",
+    "OR r.chunk_ids[1] = CAST(:chunk AS uuid)",
+    "OR CAST(:chunk AS uuid) = ANY(r.chunk_ids)",
     means="a chunk lists questions of other chunks",
 )
 async def test_chunk_lists_questions_that_found_it_first(client, services, collection):

@@ -344,8 +344,8 @@ ANSWER = [("2.md", "The keeper wrote of alpha2.")]
 )
 @guards(
     "shared/http/queries/searching.py",
-    "                retrieval.collection, body.question,",
-    "                await collection_cache.get(caller.tenant, body.collection), body.question,",
+    "query_log.record(retrieval,",
+    "query_log.record(Retrieval(await collection_cache.get(caller.tenant, body.collection), retrieval.chunks),",
     means="a query is logged in the build that is live at its end",
 )
 async def test_query_uses_one_build_during_switches(two_builds, two_embeddings, monkeypatch):

@@ -151,8 +151,8 @@ def many(deployment):
 
 @guards(
     "api/web/routes/gaps.js",
-    "    await gaps.poll();",
-    "    await gaps.load();",
+    "  await gaps.poll();",
+    "  await gaps.load();",
     means="a changed gap closes the older pages of the list",
 )
 @guards("api/web/routes/gaps.js", "    next?.focus();\n", "", means="the focus is lost when a gap leaves the list")

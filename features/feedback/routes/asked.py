@@ -52,7 +52,12 @@ async def page(
     key_id: Annotated[UUID | None, Query(description="Only queries of this key")] = None,
     q: Annotated[
         str | None,
-        Query(min_length=1, max_length=_WORDS_CHARS, description="Only questions that contain this text, in any case"),
+        Query(
+            min_length=1,
+            max_length=_WORDS_CHARS,
+            pattern=r"^\P{Cc}+$",
+            description="Only questions that contain this text, in any case",
+        ),
     ] = None,
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
