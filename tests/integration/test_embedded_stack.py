@@ -142,6 +142,7 @@ def test_configured_embedding_never_uses_embedded_model(tmp_path):
 
     assert list(served) == [embeddings.MODEL, "large"]
     assert served[embeddings.MODEL].base_url == embeddings.url(4711)
+    assert (served[embeddings.MODEL].price, served["large"].price) == (0.0, None)
     assert (served["large"].base_url, served["large"].api_key) == (OPENAI_URL, SecretStr("secret"))
 
 

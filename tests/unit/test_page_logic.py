@@ -299,6 +299,18 @@ def test_questions_are_filtered_and_shown():
     assert passes("questions")
 
 
+@guards(
+    "api/web/routes/jobs.js",
+    "if (chunks !== null && most) return chunks / most;",
+    "",
+    means="a job is nearly done while its largest document is open",
+)
+@guards(
+    "api/web/routes/jobs.js",
+    "job: job.id, ...more",
+    "...more",
+    means="a job leads to all documents of its collection",
+)
 def test_batches_are_shown_and_cancelled():
     assert passes("jobs")
 
@@ -337,6 +349,24 @@ def test_closed_screens_send_no_requests():
     "",
     means="files without an estimate need a second click",
 )
+@guards(
+    "api/web/parts/load.js",
+    "this.#opening ??= this.#open();",
+    "this.#opening = this.#open();",
+    means="each request of one drop has a job of its own",
+)
+@guards(
+    "api/web/parts/uploads.js",
+    "if (!files.some((each) => each.load === load && isOpen(each))) load.close();",
+    "",
+    means="the job of an upload never ends",
+)
+@guards(
+    "api/web/parts/load.js",
+    "if (RETRIED.includes(problem.status ?? 0)) {",
+    "if (problem) {",
+    means="files are not uploaded if the server opens no job",
+)
 def test_uploads_wait_and_are_repeated():
     assert passes("uploads")
 
@@ -350,6 +380,18 @@ def test_page_has_language_of_browser():
     "(status.damaged ?? [])",
     "[]",
     means="the page does not say that an index is being repaired",
+)
+@guards(
+    "api/web/parts/pace.js",
+    "if (left !== null) return",
+    "if (pace.cause === null) return",
+    means="the time left is not shown",
+)
+@guards(
+    "api/web/routes/work.js",
+    "collection, reason: each.reason",
+    "collection",
+    means="a failure leads to all documents of its collection",
 )
 def test_work_screen_names_bottleneck():
     assert passes("work")

@@ -15,7 +15,8 @@ export async function submitFiles(given, collection, ask, uploaded) {
   const files = given.entries.length ? (await Promise.all(given.entries.map(filesOf))).flat() : given.files.map(named);
   if (!files.length) return;
   const me = await server();
-  const priced = Boolean(me?.prices || me?.embeddings?.some((each) => each.price));
+  const { prompt, completion } = me?.prices ?? {};
+  const priced = Boolean(prompt || completion || me?.embeddings?.some((each) => each.price));
   const offered = Boolean(me?.estimates) && (ask || (priced && !isSmall(files)));
   offer(files, collection, offered, (chosen) => send(chosen, { collection }, me?.limits.upload_bytes ?? 0, uploaded));
 }

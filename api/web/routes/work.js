@@ -83,10 +83,12 @@ export function view() {
   if (!status) return html`<section class="column">${problemCard(problem, load)}</section>`;
   const stages = STAGES.map(([name, words]) => ({ name, words, work: status.stages[name] }));
   const isOpen = stages.some((each) => openOf(each.work));
+  const hasDocuments = Object.values(status.documents).some(Boolean);
   const shown = stages.filter((each) => each.name !== "read" || reads(status));
   return html`<section class="column wide">
     ${problemCard(problem, load)}
-    ${Object.values(status.documents).some(Boolean) ? pace(status) : noDocuments()}
+    ${hasDocuments ? nothing : noDocuments()}
+    ${hasDocuments || status.pace.cause !== "idle" ? pace(status) : nothing}
     ${(status.damaged ?? []).map(damage)}
     ${isOpen ? html`<div class="cards">${shown.map(stage)}</div>` : nothing}
     <div class="charts">${throughput()}${callsInFlight()}</div>
