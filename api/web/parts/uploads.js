@@ -129,6 +129,7 @@ async function sent(group, onProgress, signal) {
   const fields = { ...group[0].fields, ...(load.id ? { job: load.id } : {}) };
   if (group.length > 1) {
     const body = new Blob(await Promise.all(group.map(lineOf)), { type: "application/x-ndjson" });
+    /** @type {Record<string, string>} */
     const job = load.id ? { job: load.id } : {};
     const query = new URLSearchParams({ lane: "interactive", collection: fields.collection, ...job });
     const reply = await upload(`/v1/documents:batch?${query}`, body, onProgress, signal);
