@@ -21,6 +21,7 @@ from shared.domain.spending.usage import Usage
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry, QueryOutcome, digest_of
 from shared.query.answer import Answer
 from shared.query.retrieve import Retrieval
+from shared.query.retrieve.trace import Trace
 
 _PAUSE_SECONDS = 1.0  # after a failure, before the ledger is tried again
 
@@ -96,7 +97,7 @@ class QueryLogWriter:
         chunk_ids = [chunk.chunk_id for chunk in retrieval.chunks]
         is_identified = answer.found and can_be_shared and self._keeps_digests
         outcome = QueryOutcome(
-            milliseconds={**retrieval.trace.milliseconds, "total": milliseconds},
+            milliseconds=_named(retrieval.trace) | {"total": milliseconds},
             form=answer.form,
             incomplete_reason=answer.incomplete_reason,
             cited=answer.cited,
@@ -143,6 +144,11 @@ class QueryLogWriter:
         return True
 
 
+def _named(trace: Trace) -> dict[str, float]:
+    """Return the milliseconds of a query's steps by their names."""
+    return {str(step): milliseconds for step, milliseconds in trace.milliseconds.items()}
+
+
 def _entry(retrieval: Retrieval, question: str, key_id: UUID | None) -> QueryLogEntry:
     collection, chunks = retrieval.collection, retrieval.chunks
     return QueryLogEntry(
@@ -154,5 +160,5 @@ def _entry(retrieval: Retrieval, question: str, key_id: UUID | None) -> QueryLog
         chunks[0].score if chunks else None,
         key_id,
         [chunk.score for chunk in chunks],
-        retrieval.trace.milliseconds,
+        _named(retrieval.trace),
     )

@@ -218,7 +218,7 @@ async function offering(estimateOf) {
     seen.counts.push(Number(body.get("count")));
     return { estimate: estimateOf(seen.counts.at(-1)), left_out: [] };
   };
-  const load = openPage({ replies });
+  const load = page({ replies });
   const { offer, offering: shown } = await load("parts/estimate.js");
   seen.offer = (names) => offer(files(...names), "notes", true, (chosen) => seen.sent.push(...chosen.map(({ path }) => path)));
   seen.card = () => drawn(shown());
