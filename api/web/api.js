@@ -25,6 +25,7 @@ export class Problem extends Error {
     this.field = facts.field ?? null; // part of the request to correct
     this.errors = facts.errors ?? null; // several of them, each with its message
     this.isNoCollection = facts.type === "urn:foreask:problem:no-collection";
+    this.names = facts.collections ?? []; // of other collections
     this.requestId = header("x-request-id");
     const retryAfter = Number(header("retry-after")) || 0;
     this.again = retryAfter ? Date.now() + 1000 * retryAfter : 0; // time of the next useful attempt, in milliseconds

@@ -57,13 +57,15 @@ let ticking = 0;
 
 /**
  * Show a problem. A missing collection is shown as an empty screen, because its first upload creates it.
- * @param {{message: string, component?: string | null, requestId?: string | null, again?: number, isNoCollection?: boolean} | null} problem @param {(event: Event) => void} [again]
+ * @param {{message: string, component?: string | null, requestId?: string | null, again?: number, isNoCollection?: boolean, names?: string[]} | null} problem @param {(event: Event) => void} [again]
  */
 export function problemCard(problem, again) {
   if (!problem) return nothing;
   if (problem.isNoCollection) {
     return html`<div class="empty" role="status"><h2>${say`No documents yet`}</h2>
-      <p class="soft small" lang="en" dir="ltr">${problem.message}</p></div>`;
+      ${problem.names?.length
+        ? html`<p class="soft small" lang="en" dir="ltr">${problem.message}</p>`
+        : html`<p class="soft small">${say`This collection has no documents yet.`}</p>`}</div>`;
   }
   const seconds = Math.ceil(Math.max(0, (problem.again ?? 0) - Date.now()) / 1000);
   if (seconds && !ticking) ticking = window.setTimeout(() => ((ticking = 0), redraw()), 1000);

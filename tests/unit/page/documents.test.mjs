@@ -250,7 +250,7 @@ test("missing collection is shown as an empty screen", async () => {
   await settled();
   const { html, text } = drawn(screen.view());
   assert.match(text, /No documents yet/);
-  assert.match(text, /The collection 'default' has no documents yet\./);
+  assert.match(text, /This collection has no documents yet\./);
   assert.ok(!html.includes('role="alert"'));
   screen.unload();
 });
