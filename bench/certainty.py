@@ -62,7 +62,7 @@ SMALL = 5
 BATCH = 128
 ANSWERABLE = "answerable"
 WITHHELD = "withheld"
-CURVE = (0.25, 0.3, 0.35, 0.4, 0.44, 0.46, 0.48, 0.5, 0.55, 0.6, 0.65, 0.7)
+CURVE = (0.25, 0.3, 0.35, 0.4, 0.43, 0.45, 0.47, 0.5, 0.55, 0.6, 0.65, 0.7)
 GRID = tuple(product((0.5, 0.75, 1.0), (0.0, 0.25, 0.5, 1.0)))  # shares of the text's cosine, and without words
 RECALL = 0.8
 
@@ -287,7 +287,7 @@ def without(hits: Mapping[Channel, ChannelHits], chunks: set[str]) -> dict[Chann
 def parts_of(question: str, passages: Sequence[Passage], unrelated: float) -> list[tuple[float, float, float]]:
     parts = []
     for passage, coverage in zip(passages, coverages_of(question, passages), strict=True):
-        text, stored = (cosine or 0.0 for cosine in passage.cosines)
+        stored, text = (cosine or 0.0 for cosine in passage.cosines)
         by_text, nearer = (max(0.0, (each - unrelated) / (1 - unrelated)) for each in (text, max(text, stored)))
         parts.append((by_text, nearer, coverage))
     return parts

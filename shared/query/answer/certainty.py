@@ -28,7 +28,7 @@ from shared.query.answer.answer import Passage
 from shared.query.retrieve.chunks import Cosines
 
 FOUND = 0.25
-CERTAIN = 0.48
+CERTAIN = 0.47
 
 _MOST_PASSAGES = 10  # with the strongest of 10, results are those with the strongest of 3
 _BY_TEXT = 0.75
