@@ -151,7 +151,10 @@ def shipped(half: str | None) -> Corpus:
     pairs = [(document, content) for document, contents in chunks.items() for content in contents]
     documents, contents = map(list, zip(*pairs, strict=True))
     written = {name_of(row): row["questions"] for row in map(orjson.loads, GENERATED.read_bytes().splitlines())}
-    questions = [written.get(name, ()) for name in names_of(documents, contents)]
+    names = names_of(documents, contents)
+    for document, headings, part in written.keys() - set(names):
+        print(f"{document} does not have chunk {part} of {headings!r} with stored questions")
+    questions = [written.get(name, ()) for name in names]
     return Corpus("shipped", documents, contents, questions, asked_in(ANSWERS / "quotes.jsonl", half))
 
 
