@@ -85,3 +85,26 @@ test("reason of a pause is translated by the page", async () => {
   const open = await card({ closed: false, done: 2, documents: { ready: 2 }, message: "All 2 uploaded documents are finished." });
   assert.match(open.text, /The uploaded documents are finished\. The job ends when no more documents follow/);
 });
+
+test("address narrows the list of documents", async () => {
+  for (const [search, expected] of [
+    ["", []],
+    ["?collection=handbook&job=j1", [["job", "j1"]]],
+    ["?job=j1&errors=true", [["job", "j1"], ["state", "failed,degraded"]]],
+    ["?reason=No+credit+%26+more.", [["reason", "No credit & more."]]],
+  ]) {
+    const { narrowed } = await openPage({ path: `/documents${search}` })("parts/narrowing.js");
+    assert.deepEqual(narrowed(), expected);
+  }
+});
+
+test("narrowed list can show all documents again", async () => {
+  const { narrowing } = await openPage({ path: "/documents?collection=handbook&job=j1&errors=true" })("parts/narrowing.js");
+  const addresses = [];
+  globalThis.history.replaceState = (_state, _title, address) => addresses.push(address);
+  let ended = 0;
+  const { text, handler } = drawn(narrowing(() => (ended += 1)));
+  assert.match(text, /Failed and incomplete documents of one job/);
+  handler("click", "Show all documents")();
+  assert.deepEqual([addresses, ended], [["/documents?collection=handbook"], 1]);
+});
