@@ -24,8 +24,10 @@ let offers = [];
 export const isSmall = (files) => files.length === 1 && files[0].file.size < FEW_BYTES;
 
 /**
- * Upload files, after confirmation of the estimate if `ask` is set. Files that already wait for confirmation in the same collection are added.
- * @param {Chosen[]} chosen @param {string} collection @param {boolean} ask whether to show the estimate first @param {(files: Chosen[]) => void} send
+ * Upload files, after confirmation of the estimate if `ask` is set. Files that wait for confirmation in the same
+ * collection are added.
+ * @param {Chosen[]} chosen @param {string} collection @param {boolean} ask whether to show the estimate first
+ * @param {(files: Chosen[]) => void} send
  */
 export async function offer(chosen, collection, ask, send) {
   const before = offers.find((each) => each.collection === collection);
@@ -93,10 +95,15 @@ export const isOffering = () => offers.length > 0;
 function offered(each) {
   const { files, collection, estimate, leftOut, problem } = each;
   const bytes = files.reduce((sum, { file }) => sum + file.size, 0);
+  const total = html`<strong>${plural(files.length, "file")}, ${size(bytes)}</strong>`;
+  const target = html`<span dir="auto">${say`\u201c${collection}\u201d`}</span>`;
+  const waiting = html`. ${say`Estimating the cost\u2026`}`;
+  const sampled = plural(leftOut, "file");
+  const unknown = say`${sampled} in the sample cannot be estimated before parsing. The estimate assumes that they are like the others.`;
   return html`<section class="card" role="status" aria-label=${say`Cost estimate`}>
-    <p>${say`${html`<strong>${plural(files.length, "file")}, ${size(bytes)}</strong>`} for ${html`<span dir="auto">${say`\u201c${collection}\u201d`}</span>`}`}${estimate ? html`: ${summary(estimate)}` : problem ? nothing : html`. ${say`Estimating the cost\u2026`}`}</p>
+    <p>${say`${total} for ${target}`}${estimate ? html`: ${summary(estimate)}` : problem ? nothing : waiting}</p>
     ${problem ? html`<p class="soft">${problem.message}</p>` : nothing}
-    ${leftOut ? html`<p class="soft small">${say`${plural(leftOut, "file")} in the sample cannot be estimated before parsing. The estimate assumes that they are like the others.`}</p>` : nothing}
+    ${leftOut ? html`<p class="soft small">${unknown}</p>` : nothing}
     ${names(each)}
     <p class="tools">
       <button class="main" ?disabled=${!estimate && !problem} @click=${() => upload(each)}>${say`Upload`}</button>
@@ -122,7 +129,8 @@ function names(each) {
 
 /** @param {Api["EstimateView"]} each */
 function summary(each) {
-  const parts = [say`about ${plural(each.calls, "call")}`, plural(each.prompt_tokens + each.completion_tokens, "token")];
+  const tokens = each.prompt_tokens + each.completion_tokens;
+  const parts = [say`about ${plural(each.calls, "call")}`, plural(tokens, "token")];
   parts.push(totalCost([each.llm_cost, each.embedding_cost]));
   if (each.seconds !== null) parts.push(say`${duration(each.seconds)} at the rate limits`);
   return parts.join(" \u00b7 ");

@@ -57,7 +57,9 @@ let ticking = 0;
 
 /**
  * Show a problem. A missing collection is shown as an empty screen, because its first upload creates it.
- * @param {{message: string, component?: string | null, requestId?: string | null, again?: number, isNoCollection?: boolean, names?: string[]} | null} problem @param {(event: Event) => void} [again]
+ * @param {{message: string, component?: string | null, requestId?: string | null, again?: number,
+ *   isNoCollection?: boolean, names?: string[]} | null} problem
+ * @param {(event: Event) => void} [again]
  */
 export function problemCard(problem, again) {
   if (!problem) return nothing;
@@ -69,12 +71,13 @@ export function problemCard(problem, again) {
   }
   const seconds = Math.ceil(Math.max(0, (problem.again ?? 0) - Date.now()) / 1000);
   if (seconds && !ticking) ticking = window.setTimeout(() => ((ticking = 0), redraw()), 1000);
+  const words = seconds ? say`Try again in ${duration(seconds)}` : say`Try again`;
   return html`<div class="trouble">
     <p role="alert">${problem.message}</p>
     <p class="soft small">
       ${problem.component ? html`${problem.component} \u00b7 ` : nothing}
       ${problem.requestId ? say`request ${html`<code>${problem.requestId}</code>`}` : nothing}
-      ${again ? html`<button class="quiet" ?disabled=${seconds > 0} @click=${again}>${seconds ? say`Try again in ${duration(seconds)}` : say`Try again`}</button>` : nothing}
+      ${again ? html`<button class="quiet" ?disabled=${seconds > 0} @click=${again}>${words}</button>` : nothing}
     </p>
   </div>`;
 }

@@ -9,7 +9,8 @@ import { say } from "./words.js";
 const SHAPES = { ready: icon("circle-check"), failed: icon("x"), degraded: icon("triangle-alert"), deleting: icon("x") };
 /** The states of documents, as users read them. @type {Record<string, string>} */
 export const STATES = {
-  queued: say`queued`, parsing: say`parsing`, reading: say`reading`, indexing: say`indexing`, searchable: say`searchable`,
+  queued: say`queued`, parsing: say`parsing`, reading: say`reading`, indexing: say`indexing`,
+  searchable: say`searchable`,
   ready: say`ready`, degraded: say`degraded`, failed: say`failed`, deleting: say`deleting`,
 };
 export const OPEN = ["queued", "parsing", "reading", "indexing", "searchable"];
@@ -17,11 +18,14 @@ export const OPEN = ["queued", "parsing", "reading", "indexing", "searchable"];
 /** @param {string} state */
 export function stateMark(state) {
   const kind = OPEN.includes(state) ? "working" : state;
-  return html`<span class="state ${kind}"><span aria-hidden="true">${SHAPES[state] ?? icon("circle-dashed")}</span> ${STATES[state] ?? state}</span>`;
+  const shape = html`<span aria-hidden="true">${SHAPES[state] ?? icon("circle-dashed")}</span>`;
+  return html`<span class="state ${kind}">${shape} ${STATES[state] ?? state}</span>`;
 }
 
 /** Return whether another attempt may read more of a document. @param {Api["DocumentView"]} document */
-export const canRetry = (document) => document.state === "failed" || (document.state === "degraded" && Boolean(document.chunks.dead || document.pages_unread || document.outdated));
+export function canRetry({ state, chunks, pages_unread, outdated }) {
+  return state === "failed" || (state === "degraded" && Boolean(chunks.dead || pages_unread || outdated));
+}
 
 /**
  * Return the action that can repair a document: another attempt, or another file. A file that could not be read is read
@@ -55,9 +59,11 @@ export function reasonsOf(document) {
 
 /** Describe the progress of a document's pages or chunks. @param {Api["DocumentView"]} document */
 export function progressOf(document) {
-  if (document.state === "reading") return say`${count(document.pages_read + document.pages_unread)} of ${plural(document.pages, "page")} read`;
+  const { pages, pages_read, pages_unread } = document;
+  if (document.state === "reading") return say`${count(pages_read + pages_unread)} of ${plural(pages, "page")} read`;
   const { total, indexed, searchable } = document.chunks;
   if (!OPEN.includes(document.state) || !total) return "";
-  if (searchable < total) return say`${count(indexed)} of ${plural(total, "chunk")} indexed, ${count(searchable)} searchable`;
-  return say`${count(indexed)} of ${plural(total, "chunk")} indexed`;
+  const chunks = plural(total, "chunk");
+  if (searchable < total) return say`${count(indexed)} of ${chunks} indexed, ${count(searchable)} searchable`;
+  return say`${count(indexed)} of ${chunks} indexed`;
 }

@@ -21,10 +21,15 @@ export class WindowedList {
     this.scrolled = this.scrolled.bind(this);
   }
 
-  /** Assign elements to rows. Rows that become visible reuse the elements of rows that do not, because creating elements makes scrolling slow. @param {{id: string}[]} shown */
+  /**
+   * Assign elements to rows. Rows that become visible reuse the elements of rows that do not, because creating elements
+   * makes scrolling slow.
+   * @param {{id: string}[]} shown
+   */
   assign(shown) {
     const ids = new Set(shown.map((row) => row.id));
-    const focused = document.activeElement?.closest(".row")?.getAttribute("data-element"); // must not be reused for another row
+    // It must not be reused for another row.
+    const focused = document.activeElement?.closest(".row")?.getAttribute("data-element");
     const free = [];
     for (const [id, element] of this.elements) {
       if (ids.has(id)) continue;
@@ -97,10 +102,12 @@ export class WindowedList {
     if (last > rows.length - MARGIN && rows.length < total) queueMicrotask(this.more);
     const shown = rows.slice(first, last);
     this.assign(shown);
+    /** @param {number} index */
+    const place = (index) => `height:${this.rowHeight}px;transform:translateY(${(first + index) * this.rowHeight}px)`;
     /** @param {Row} row */
     const elementOf = (row) => this.elements.get(row.id);
     /** @param {Row} row @param {number} index */
-    const positioned = (row, index) => html`<li class="row" data-element=${elementOf(row)} .style=${`height:${this.rowHeight}px;transform:translateY(${(first + index) * this.rowHeight}px)`}
+    const positioned = (row, index) => html`<li class="row" data-element=${elementOf(row)} .style=${place(index)}
       aria-setsize=${total} aria-posinset=${first + index + 1}>${draw(row, first + index)}</li>`;
     return html`<div class="window ${kind}" tabindex="0" role="region" aria-label=${label} @scroll=${this.scrolled}>
       ${head}

@@ -31,7 +31,9 @@ const FILTERS = [
   ["", say`any state`], ["ready", say`ready`], ["open", say`in progress`], ["degraded", say`degraded`],
   ["failed", say`failed`],
 ];
-const SORTS = [["newest", say`newest first`], ["updated", say`last updated`], ["name", say`by name`], ["state", say`by state`]];
+const SORTS = [
+  ["newest", say`newest first`], ["updated", say`last updated`], ["name", say`by name`], ["state", say`by state`],
+];
 
 /**
  * `of` identifies the listed selection, `searched` is its search text, and `inTexts` is whether texts are searched.
@@ -108,7 +110,8 @@ const isTextSearch = () => list.inTexts && list.q.trim() !== "";
 
 /** @param {string | null} cursor @returns {`/v1/documents?${string}`} */
 const address = (cursor) => {
-  const query = new URLSearchParams({ collection: collections.chosen, limit: String(cursor ? 2 * PAGE : PAGE), sort: list.sort, metadata: "false" });
+  const limit = String(cursor ? 2 * PAGE : PAGE);
+  const query = new URLSearchParams({ collection: collections.chosen, limit, sort: list.sort, metadata: "false" });
   if (list.q && !list.inTexts) query.set("q", list.q);
   if (list.q && !list.inTexts && !cursor) query.set("count", "true");
   if (list.state) query.set("state", states().join(","));
@@ -198,7 +201,10 @@ function applyPending() {
   for (const document of pending) if (document.collection === collections.chosen) settle(document);
 }
 
-/** Update a document's row, or insert it at its position among the loaded rows. @param {Api["DocumentView"]} document */
+/**
+ * Update a document's row, or insert it at its position among the loaded rows.
+ * @param {Api["DocumentView"]} document
+ */
 function settle(document) {
   const index = list.rows.findIndex((row) => row.id === document.id);
   if (index >= 0) {
@@ -276,13 +282,18 @@ function dropped(event) {
   addFiles({ entries: [...items].flatMap((item) => item.webkitGetAsEntry?.() ?? []), files: [...files] });
 }
 
-/** Apply an action to each document and report failures in one message. @param {Api["DocumentView"][]} rows @param {(row: Api["DocumentView"]) => Promise<any>} action */
+/**
+ * Apply an action to each document and report failures in one message.
+ * @param {Api["DocumentView"][]} rows @param {(row: Api["DocumentView"]) => Promise<any>} action
+ */
 async function withEach(rows, action) {
   /** @type {Error[]} */
   const problems = [];
   for (const row of rows) await action(row).catch((problem) => problems.push(problem));
   const [first] = problems;
-  if (first) notify(problems.length > 1 ? say`${plural(problems.length, "document")} of ${count(rows.length)}: ${first.message}` : first.message);
+  const { length } = problems;
+  if (length === 1) notify(first.message);
+  else if (length) notify(say`${plural(length, "document")} of ${count(rows.length)}: ${first.message}`);
   return problems.length;
 }
 
@@ -308,7 +319,8 @@ function selection() {
   if (!rows.length) return nothing;
   const again = rows.filter(canRetry);
   const isAll = rows.length === list.rows.filter(isShown).length;
-  return html`<p class="tools selection" role="group" aria-label=${say`Selected documents`}><span class="grow">${say`${plural(rows.length, "document")} selected`}</span>
+  return html`<p class="tools selection" role="group" aria-label=${say`Selected documents`}>
+    <span class="grow">${say`${plural(rows.length, "document")} selected`}</span>
     ${isAll && list.next ? html`<button @click=${pickAll}>${say`Select all`}</button>` : nothing}
     ${again.length ? html`<button @click=${() => retry(again)}>${say`Retry ${count(again.length)}`}</button>` : nothing}
     <button class="danger" @click=${() => remove(rows)}>${say`Delete ${count(rows.length)}`}</button>
@@ -357,7 +369,8 @@ export function view() {
     ${submission?.pendingUploads()} ${problemCard(list.problem, list.again)} ${may("write") ? selection() : nothing}
     ${isTextSearch() ? texts?.textHits() : content(all, shown)}
     ${all && !isTextSearch() ? asRequest("GET", address(null)) : nothing}
-    ${dropping ? html`<div class="drop-sign" aria-hidden="true">${say`Drop files or folders into \u201c${collections.chosen}\u201d`}</div>` : nothing}
+    ${dropping ? html`<div class="drop-sign" aria-hidden="true">
+      ${say`Drop files or folders into \u201c${collections.chosen}\u201d`}</div>` : nothing}
     ${openMenu()}
   </section>`;
 }
@@ -417,8 +430,10 @@ function stateCount(number, word, state) {
 function choice(label, options, chosen, choose) {
   /** @param {On<HTMLSelectElement>} event */
   const changes = (event) => choose(event.target.value);
-  return html`<label class="picker"><span class="hidden">${label}</span><select .value=${live(chosen)} @change=${changes}>
-    ${options.map(([value, word]) => html`<option value=${value} ?selected=${value === chosen}>${word}</option>`)}</select></label>`;
+  /** @param {string[]} option */
+  const offered = ([value, word]) => html`<option value=${value} ?selected=${value === chosen}>${word}</option>`;
+  return html`<label class="picker"><span class="hidden">${label}</span>
+    <select .value=${live(chosen)} @change=${changes}>${options.map(offered)}</select></label>`;
 }
 
 /** @param {number} shown */
