@@ -16,7 +16,11 @@ import { CITATION, shownAnswer, sourcesOf } from "./turns.js";
 import { say } from "./words.js";
 
 /** @import { Turn, Source } from "./turns.js" */
-/** @typedef {{show: (turn: Turn, index: number) => void, copy: (turn: Turn) => void, again?: (turn: Turn) => void, edit?: (turn: Turn) => void, share?: (turn: Turn) => void}} Actions a shared answer has fewer */
+/** @typedef {(turn: Turn) => void} Action */
+/**
+ * @typedef {{show: (turn: Turn, index: number) => void, copy: Action, again?: Action, edit?: Action,
+ *   share?: Action}} Actions a shared answer has fewer
+ */
 
 /** @type {Record<string, string>} */
 const INCOMPLETE = {
@@ -26,7 +30,9 @@ const INCOMPLETE = {
 };
 
 /** @param {Turn} turn */
-export const requestOf = ({ question, collection, history }) => ({ question, collection, top_k: 8, ...(history.length ? { history } : {}) });
+export function requestOf({ question, collection, history }) {
+  return { question, collection, top_k: 8, ...(history.length ? { history } : {}) };
+}
 
 /**
  * @param {Turn} turn @param {number | null} open index of the open source
@@ -38,19 +44,25 @@ export function answerView(turn, open, isLast, busy, actions) {
   return html`<article class="answer" aria-busy=${String(busy)} aria-labelledby=${`question-${turn.id}`}>
     <h2 class="question-title ${clamp(turn.question)}" dir="auto" id=${`question-${turn.id}`}>${turn.question}</h2>
     ${clampToggle(turn.question)}
-    ${turn.searched === turn.question ? nothing : html`<p class="soft small">${say`Searched for ${html`<q dir="auto">${turn.searched}</q>`}`}</p>`}
+    ${turn.searched === turn.question ? nothing
+      : html`<p class="soft small">${say`Searched for ${html`<q dir="auto">${turn.searched}</q>`}`}</p>`}
     ${phase === "searching" ? html`<p class="soft">${say`Searching\u2026`}</p>` : nothing}
     ${turn.isNew ? html`<p class="hidden" role="status">${spoken(turn)}</p>` : nothing}
     <div class="written">${prose(shownAnswer(turn), (number) => cite(turn, sources, number, open, actions))}</div>
     ${resultNotice(turn)}
     ${turn.stopped ? html`<p class="soft">${say`Stopped.`}</p>` : nothing}
-    ${turn.incomplete_reason ? html`<p class="warning">${INCOMPLETE[turn.incomplete_reason] ?? INCOMPLETE.interrupted}</p>` : nothing}
+    ${incomplete(turn)}
     ${problemCard(problem, () => actions.again?.(turn))}
     ${facts(turn)}
     ${sourceList(turn, sources, open, actions)}
     ${phase === "done" ? actionLine(turn, open, actions) : nothing}
     ${turn.facts && isLast ? asRequest("POST", "/v1/query", requestOf(turn)) : nothing}
   </article>`;
+}
+
+/** @param {Turn} turn */
+function incomplete({ incomplete_reason: reason }) {
+  return reason ? html`<p class="warning">${INCOMPLETE[reason] ?? INCOMPLETE.interrupted}</p>` : nothing;
 }
 
 /** Return the announcement for screen readers: the phase, then the words of the complete answer. @param {Turn} turn */
@@ -88,7 +100,8 @@ function facts(turn) {
 /** @param {Turn} turn @param {Source[]} list @param {number | null} open @param {Actions} actions */
 function sourceList(turn, list, open, actions) {
   if (!list.length) return nothing;
-  return html`<h3>${!(turn.found && (turn.certain || turn.incomplete_reason)) ? say`Closest passages` : turn.cited ? say`Sources` : say`Results`}</h3>
+  const isAnswered = turn.found && (turn.certain || turn.incomplete_reason);
+  return html`<h3>${!isAnswered ? say`Closest passages` : turn.cited ? say`Sources` : say`Results`}</h3>
     <ol class="sources">
       ${list.map(
         ({ chunk }, index) => html`<li><button class="source" aria-current=${String(index === open)}
@@ -121,7 +134,8 @@ function actionLine(turn, open, actions) {
   const isRated = Boolean(turn.cited?.length && turn.queryId);
   const rated = sourcesOf(turn)[open ?? 0]?.chunk.chunk_id ?? "";
   const helpful = turn.helpful.get(rated);
-  const explain = `${ROOT}/lab/explain?collection=${encodeURIComponent(turn.collection)}#q=${encodeURIComponent(turn.searched)}`;
+  const [collection, searched] = [turn.collection, turn.searched].map(encodeURIComponent);
+  const explain = `${ROOT}/lab/explain?collection=${collection}#q=${searched}`;
   const { again, copy, edit, share } = actions;
   const isCutOff = turn.stopped && !turn.problem; // the display of a problem has a button for another attempt
   /** @param {boolean} isHelpful @param {string} sign @param {string} words */

@@ -11,7 +11,10 @@ let isLoading = false;
 /** @type {Map<string, unknown>} templates of passages, which are drawn again at every change of the page */
 const cache = new Map();
 
-/** Render an answer, with its citations. @param {string} text @param {(number: number) => unknown} cite renders a citation */
+/**
+ * Render an answer, with its citations.
+ * @param {string} text @param {(number: number) => unknown} cite renders a citation
+ */
 export const prose = (text, cite) => rendered(text, true, cite);
 
 /**

@@ -78,7 +78,8 @@ function links({ chunk, sentences }) {
 
 /**
  * @param {Shown} source
- * @param {number} many number of sources @param {number} index @param {(index: number) => void} show @param {() => void} close
+ * @param {number} many number of sources @param {number} index
+ * @param {(index: number) => void} show @param {() => void} close
  */
 export function sourcePanel(source, many, index, show, close) {
   const { chunk, sentences } = source;
@@ -94,8 +95,10 @@ export function sourcePanel(source, many, index, show, close) {
   return html`${originalOf(source)}<aside class="detail" aria-labelledby="source-title" @keydown=${pressed}>
     <header class="bar-line">
       <h2 id="source-title" class="grow" tabindex="-1">${say`Source ${index + 1} of ${many}`}</h2>
-      <button class="quiet" aria-label=${say`Previous source`} ?disabled=${index === 0} @click=${() => show(index - 1)}>${icon("chevron-left")}</button>
-      <button class="quiet" aria-label=${say`Next source`} ?disabled=${index === many - 1} @click=${() => show(index + 1)}>${icon("chevron-right")}</button>
+      <button class="quiet" aria-label=${say`Previous source`} ?disabled=${index === 0}
+        @click=${() => show(index - 1)}>${icon("chevron-left")}</button>
+      <button class="quiet" aria-label=${say`Next source`} ?disabled=${index === many - 1}
+        @click=${() => show(index + 1)}>${icon("chevron-right")}</button>
       <button class="quiet" aria-label=${say`Close`} @click=${close}>${icon("x")}</button>
     </header>
     <p class="name" dir="auto">${name}</p>
@@ -106,7 +109,8 @@ export function sourcePanel(source, many, index, show, close) {
       <div class=${marked} data-passage=${key}>${passage(chunk.text, isScan)}</div>
       ${read?.after.map((each) => html`<div class="around">${passage(each.text, isScan)}</div>`) ?? nothing}
     </div>
-    ${chunk.channels ? html`<h3>${say`Why it matched`} <span class="soft number">${score(chunk.score)}</span></h3>` : nothing}
+    ${chunk.channels
+      ? html`<h3>${say`Why it matched`} <span class="soft number">${score(chunk.score)}</span></h3>` : nothing}
     ${channelBars(chunk.channels, chunk.matched_question)}
     <p class="tools">${links(source)}</p>
   </aside>`;

@@ -5,11 +5,19 @@ import { say } from "./words.js";
 
 /** @import { StoredTurn } from "./conversations.js" */
 
-/** @typedef {Pick<Api["RetrievedChunkView"], "chunk_id" | "document_id" | "external_id" | "title" | "filename" | "heading_path" | "page"> & Partial<Api["RetrievedChunkView"]>} SourceChunk a chunk without its text belongs to a stored answer */
-/** @typedef {{number: number, chunk: SourceChunk, sentences: [number, number][]}} Source its sentences support the answer */
+/** @typedef {Api["RetrievedChunkView"]} Chunk */
 /**
- * @typedef {{id: number, question: string, searched: string, collection: string, phase: "searching" | "writing" | "done", answer: string, chunks: SourceChunk[],
- *   cited: Source[] | null, form: string, found: boolean, certain: boolean, incomplete_reason: string | null, notice: string | null, noticeCodes: string[], facts: {passages: number, seconds: number, tokens: number, removed: number} | null, queryId: string | null, documents: string[],
+ * @typedef {Pick<Chunk, "chunk_id" | "document_id" | "external_id" | "title" | "filename" | "heading_path" | "page">
+ *   & Partial<Chunk>} SourceChunk a chunk without its text belongs to a stored answer
+ */
+/** @typedef {[number, number]} Span half-open, in characters */
+/** @typedef {{number: number, chunk: SourceChunk, sentences: Span[]}} Source its sentences support the answer */
+/** @typedef {{passages: number, seconds: number, tokens: number, removed: number}} Facts */
+/**
+ * @typedef {{id: number, question: string, searched: string, collection: string,
+ *   phase: "searching" | "writing" | "done", answer: string, chunks: SourceChunk[], cited: Source[] | null,
+ *   form: string, found: boolean, certain: boolean, incomplete_reason: string | null, notice: string | null,
+ *   noticeCodes: string[], facts: Facts | null, queryId: string | null, documents: string[],
  *   problem: any, stopped: boolean, isNew: boolean, helpful: Map<string, boolean>, history: Api["MessageBody"][]}} Turn
  */
 
@@ -21,8 +29,10 @@ let made = 0;
 
 /** @param {string} question @param {string} collection @param {Turn[]} before @returns {Turn} */
 export const newTurn = (question, collection, before) => ({
-  id: ++made, question, searched: question, collection, phase: "searching", answer: "", chunks: [], cited: null, form: "", found: true, certain: true, incomplete_reason: null, notice: null, noticeCodes: [], facts: null,
-  queryId: null, documents: [], problem: null, stopped: false, isNew: true, helpful: new Map(), history: historyOf(before),
+  id: ++made, question, searched: question, collection, phase: "searching", answer: "", chunks: [], cited: null,
+  form: "", found: true, certain: true, incomplete_reason: null, notice: null, noticeCodes: [], facts: null,
+  queryId: null, documents: [], problem: null, stopped: false, isNew: true, helpful: new Map(),
+  history: historyOf(before),
 });
 
 /** Return the messages that precede a question. @param {Turn[]} turns @returns {Api["MessageBody"][]} */
@@ -34,8 +44,8 @@ function historyOf(turns) {
 }
 
 /**
- * Return the listed sources: the cited chunks, the closest ones if nothing was found, or all results while the answer is
- * incomplete. Cited ones come first, in the order in which the answer cites them: a reader's number of a source is its
+ * Return the listed sources: the cited chunks, the closest ones if nothing was found, or all results while the answer
+ * is incomplete. Cited ones come first, in the order in which the answer cites them: a reader's number of a source is its
  * position in this list, and `number` its number in the text of the answer.
  * @param {Turn} turn @returns {Source[]}
  */
@@ -67,7 +77,10 @@ export function shownAnswer({ form, found, certain, answer }) {
 /** Apply an event of the answer. @param {Turn} turn @param {string} name @param {any} data */
 export function apply(turn, name, data) {
   if (name === "retrieved") {
-    Object.assign(turn, { phase: "writing", chunks: data.chunks, documents: documentsOf(data.chunks), queryId: data.metadata.query_id, searched: data.metadata.question, notice: data.metadata.notice });
+    Object.assign(turn, {
+      phase: "writing", chunks: data.chunks, documents: documentsOf(data.chunks), queryId: data.metadata.query_id,
+      searched: data.metadata.question, notice: data.metadata.notice,
+    });
     turn.noticeCodes = data.metadata.notice_codes ?? []; // none from an older server
   } else if (name === "token") {
     turn.answer += data.text;
@@ -87,20 +100,31 @@ function finish(turn, reply) {
     return chunk ? [{ number, chunk, sentences }] : [];
   });
   const { usage, milliseconds } = reply.metadata;
-  const facts = { passages: reply.chunks.length, seconds: milliseconds.total / 1000, tokens: usage.prompt_tokens + usage.completion_tokens, removed: reply.removed_citations.length };
-  Object.assign(turn, { phase: "done", answer: reply.answer, chunks: reply.chunks, cited, form: reply.form, found: reply.found, certain: reply.certain, incomplete_reason: reply.incomplete_reason, facts });
+  const facts = {
+    passages: reply.chunks.length, seconds: milliseconds.total / 1000,
+    tokens: usage.prompt_tokens + usage.completion_tokens, removed: reply.removed_citations.length,
+  };
+  Object.assign(turn, {
+    phase: "done", answer: reply.answer, chunks: reply.chunks, cited, form: reply.form, found: reply.found,
+    certain: reply.certain, incomplete_reason: reply.incomplete_reason, facts,
+  });
 }
 
 /** @param {Turn} turn @returns {StoredTurn} */
-export function toStored({ question, searched, collection, answer, form, found, certain, incomplete_reason, stopped, queryId, documents, cited }) {
-  const sources = (cited ?? []).map(({ number, sentences, chunk: { chunk_id, document_id, external_id, title, filename, heading_path, page } }) => ({
-    number, sentences, chunk_id, document_id, external_id, title, filename, heading_path, page }));
-  return { question, searched, collection, answer, form, found, certain, incomplete_reason, stopped, queryId, document_ids: documents, sources };
+export function toStored(turn) {
+  const { question, searched, collection, answer, form, found, certain, incomplete_reason, stopped, queryId } = turn;
+  const sources = (turn.cited ?? []).map(({ number, sentences, chunk }) => {
+    const { chunk_id, document_id, external_id, title, filename, heading_path, page } = chunk;
+    return { number, sentences, chunk_id, document_id, external_id, title, filename, heading_path, page };
+  });
+  const said = { question, searched, collection, answer, form, found, certain, incomplete_reason, stopped, queryId };
+  return { ...said, document_ids: turn.documents, sources };
 }
 
 /** @param {StoredTurn} stored @returns {Turn} */
 export function fromStored({ sources, document_ids: documents = [], ...stored }) {
   const cited = sources.map(({ number, sentences = [], ...chunk }) => ({ number, chunk, sentences }));
   const stopped = stored.stopped || !stored.answer; // the page was closed before the answer
-  return { ...newTurn(stored.question, stored.collection, []), ...stored, stopped, phase: "done", documents, cited, isNew: false };
+  const turn = newTurn(stored.question, stored.collection, []);
+  return { ...turn, ...stored, stopped, phase: "done", documents, cited, isNew: false };
 }

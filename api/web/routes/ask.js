@@ -28,7 +28,7 @@ const UNREADABLE = new Map([
   [404, say`This passage no longer exists. Ask again for a current answer.`],
 ]);
 
-/** @typedef {{id: string, owner: string | null, turns: Turn[]}} Talk the open conversation; its owner is a key's name */
+/** @typedef {{id: string, owner: string | null, turns: Turn[]}} Talk a conversation; its owner is a key's name */
 
 /** @returns {Talk} */
 const newTalk = () => ({ id: newId(), owner: null, turns: [] });
@@ -43,7 +43,7 @@ let visit = 0;
 let running = null;
 /** @type {HTMLElement | null} */
 let opener = null; // element that gets the focus when the passage is closed
-/** @type {typeof import("../parts/conversation-list.js").conversationList | null} loaded when there is something to list */
+/** @type {typeof import("../parts/conversation-list.js").conversationList | null} loaded with the first entry */
 let conversationList = null;
 let isListed = matchMedia(WIDE).matches;
 
@@ -122,23 +122,27 @@ function startNew() {
   document.getElementById("question")?.focus();
 }
 
-/** Ask a question after some turns of the conversation; the later ones are removed. @param {string} question @param {Turn[]} before */
+/**
+ * Ask a question after some turns of the conversation; the later ones are removed.
+ * @param {string} question @param {Turn[]} before
+ */
 async function ask(question, before) {
   if (!question.trim()) return;
   const last = running?.turn;
   running?.control.abort();
   if (last && !last.answer) before = before.filter((turn) => turn !== last); // it was replaced before it was answered
-  if (talk.owner !== null && talk.owner !== (await owner())) [talk, before] = [newTalk(), []]; // the earlier turns belong to another key
+  const isOfAnotherKey = talk.owner !== null && talk.owner !== (await owner());
+  if (isOfAnotherKey) [talk, before] = [newTalk(), []];
   const conversation = talk;
   const turn = newTurn(question, collections.chosen, before);
   const control = new AbortController();
   running = { control, turn };
   [conversation.turns, draft, edited, opened] = [[...before, turn], "", null, null];
   redraw();
-  if (before.length) requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(`question-${turn.id}`)?.scrollIntoView()));
+  if (before.length) toTop(turn);
   try {
     const body = { ...requestOf(turn), explain: true, stream: true };
-    await follow("POST", "/v1/query", (name, data) => onEvent(conversation, turn, name, data), { body, signal: control.signal });
+    await follow("POST", "/v1/query", onEvent.bind(null, conversation, turn), { body, signal: control.signal });
     if (turn.phase !== "done" && !turn.problem) throw new Problem({ detail: say`The answer was interrupted.` });
   } catch (problem) {
     if (control.signal.aborted) turn.stopped = turn.phase !== "done";
@@ -148,6 +152,12 @@ async function ask(question, before) {
   if (running?.turn === turn) running = null;
   redraw();
   if (turn.answer || turn.queryId) await save(conversation); // a failed attempt leaves the stored answer
+}
+
+/** Scroll to a question when it is drawn. @param {Turn} turn */
+function toTop(turn) {
+  const scroll = () => document.getElementById(`question-${turn.id}`)?.scrollIntoView();
+  requestAnimationFrame(() => requestAnimationFrame(scroll));
 }
 
 /** @param {Talk} conversation @param {Turn} turn @param {string} name @param {any} data of an event of that name */
@@ -183,7 +193,10 @@ function inAddress() {
   history.replaceState(history.state, "", `${ROOT}/ask?${query}`);
 }
 
-/** Ask the question of an answer again, or a changed one. The answers after it are removed. @param {Turn} turn @param {string} question */
+/**
+ * Ask the question of an answer again, or a changed one. The answers after it are removed.
+ * @param {Turn} turn @param {string} question
+ */
 function askInstead(turn, question) {
   const [conversation, before] = [talk, talk.turns];
   const index = before.indexOf(turn);
@@ -191,14 +204,19 @@ function askInstead(turn, question) {
   ask(question, before.slice(0, index));
   document.getElementById("question")?.focus({ preventScroll: true }); // the pressed button disappears
   const undo = () => {
-    if (conversation.turns.length > index + 1) return notify(say`Not undone, because another question was asked since.`);
+    if (conversation.turns.length > index + 1) {
+      return notify(say`Not undone, because another question was asked since.`);
+    }
     if (running && conversation.turns.includes(running.turn)) running.control.abort();
     conversation.turns = before;
     if (conversation === talk) [opened, edited, draft] = [null, null, ""];
     save(conversation);
     redraw();
   };
-  notify(removed ? say`Answer replaced, and ${plural(removed, "later question")} removed.` : say`Answer replaced.`, { undo, seconds: 8 });
+  const done = removed
+    ? say`Answer replaced, and ${plural(removed, "later question")} removed.`
+    : say`Answer replaced.`;
+  notify(done, { undo, seconds: 8 });
 }
 
 /** @type {import("../parts/answer.js").Actions} */
@@ -328,9 +346,11 @@ function toolLine() {
   const { turns } = talk;
   if (!turns.length && !stored.items.length) return nothing;
   const toggle = () => ((isListed = !isListed), redraw());
-  return html`<p class="tools"><button class="quiet" aria-expanded=${String(isListed)} @click=${toggle}>${say`Conversations`}</button>
+  const copyAll = () => copy(turns, say`Conversation copied as Markdown.`);
+  return html`<p class="tools">
+    <button class="quiet" aria-expanded=${String(isListed)} @click=${toggle}>${say`Conversations`}</button>
     ${turns.length ? html`<button class="quiet" @click=${startNew}>${say`New conversation`}</button>
-      <button class="quiet" @click=${() => copy(turns, say`Conversation copied as Markdown.`)}>${say`Copy all`}</button>` : nothing}</p>`;
+      <button class="quiet" @click=${copyAll}>${say`Copy all`}</button>` : nothing}</p>`;
 }
 
 function composer() {

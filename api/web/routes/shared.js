@@ -46,7 +46,8 @@ async function read() {
   try {
     const answer = await newest(get(`/v1/shared-answers/${encodeURIComponent(id)}`));
     const { question, collection, form, sources } = answer;
-    const turn = fromStored({ question, searched: question, collection, form, answer: answer.answer, found: true, stopped: false, queryId: null, sources });
+    const said = { question, searched: question, collection, form, answer: answer.answer };
+    const turn = fromStored({ ...said, found: true, stopped: false, queryId: null, sources });
     seen = { answer, turn, open: null, problem: null };
   } catch (problem) {
     seen = { ...newState(), problem };
@@ -69,21 +70,30 @@ function closed() {
   requestAnimationFrame(() => opener?.focus());
 }
 
+const close = () => leave(closed);
+
+/** @param {string} text */
+const name = (text) => html`<span dir="auto">${text}</span>`;
+
 /** @param {Turn} turn */
 const copy = async (turn) => (await import("../parts/transcript.js")).copy([turn], say`Answer copied as Markdown.`);
 
 export function view() {
   const { answer, turn, open, problem } = seen;
-  if (!answer || !turn) return html`<section class="column">${problemCard(problem, problem?.status === 404 ? undefined : read)}
-    ${problem ? html`<p><a class="button" href=${`${ROOT}/ask`}>${say`Ask a question`}</a></p>` : nothing}</section>`;
+  if (!answer || !turn) {
+    return html`<section class="column">${problemCard(problem, problem?.status === 404 ? undefined : read)}
+      ${problem ? html`<p><a class="button" href=${`${ROOT}/ask`}>${say`Ask a question`}</a></p>` : nothing}</section>`;
+  }
+  const another = `${ROOT}/ask?collection=${encodeURIComponent(answer.collection)}`;
   /** @type {any[]} with their passages */
   const sources = sourcesOf(turn);
   return html`<div class="split ${open === null ? "" : "with-detail"}">
     <section class="column">
-      <p class="soft small">${answer.shared_by ? say`Shared by ${html`<span dir="auto">${answer.shared_by}</span>`}` : say`Shared`} \u00b7 ${say`expires on ${dateOf(answer.expires_at)}`} \u00b7 ${say`collection ${html`<span dir="auto">${answer.collection}</span>`}`}</p>
+      <p class="soft small">${answer.shared_by ? say`Shared by ${name(answer.shared_by)}` : say`Shared`}
+        \u00b7 ${say`expires on ${dateOf(answer.expires_at)}`} \u00b7 ${say`collection ${name(answer.collection)}`}</p>
       ${answerView(turn, open, false, false, { show, copy })}
-      <p><a class="button" href=${`${ROOT}/ask?collection=${encodeURIComponent(answer.collection)}`}>${say`Ask another question`}</a></p>
+      <p><a class="button" href=${another}>${say`Ask another question`}</a></p>
     </section>
-    ${open === null ? nothing : sourcePanel(sources[open], sources.length, open, show.bind(null, turn), () => leave(closed))}
+    ${open === null ? nothing : sourcePanel(sources[open], sources.length, open, show.bind(null, turn), close)}
   </div>`;
 }
