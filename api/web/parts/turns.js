@@ -45,8 +45,8 @@ function historyOf(turns) {
 
 /**
  * Return the listed sources: the cited chunks, the closest ones if nothing was found, or all results while the answer
- * is incomplete. Cited ones come first, in the order in which the answer cites them: a reader's number of a source is its
- * position in this list, and `number` its number in the text of the answer.
+ * is incomplete. Cited ones come first, in the order in which the answer cites them. The number that readers see is the
+ * position in this list; `number` is the number in the text of the answer.
  * @param {Turn} turn @returns {Source[]}
  */
 export function sourcesOf({ found, cited, chunks, answer }) {
