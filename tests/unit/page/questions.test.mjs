@@ -59,7 +59,7 @@ test("filters of the address are filters of the request", async () => {
 test("filter is put into the address and read at once", async () => {
   const screen = await openList();
   let address = "";
-  history.replaceState = (state, title, url) => (address = url);
+  history.replaceState = (_state, _title, url) => (address = url);
   const { html, handler } = drawn(screen.view());
   const select = elements(html, "select").find((each) => attribute(each, "aria-label") === "Result");
   handler("change", textOf(select))({ target: { value: "uncertain" } });
