@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -59,6 +60,10 @@ ADDRESSES = {
     _GALLERY: "gallery",
 }
 MISSING = "missing"  # the screen of any other address
+_SCREENS = frozenset({*ADDRESSES.values(), MISSING})
+_CATALOGUE = re.compile(r"words/\w+\.js")
+_ENTRY = re.compile(r'^  ("(?:[^"\\]|\\.)*"):\s*"(?:[^"\\]|\\.)*",\n', re.MULTILINE)
+_LATER = re.compile(r'\bimport\("(\.{1,2}/[^"]+\.js)"\)')
 _IMPORT = re.compile(r'\bfrom\s*"(\.{1,2}/[^"]+\.js)"')
 # Comments are for developers, and make up an eighth of the bytes. A comment within code is kept.
 _LINE = r"^[ \t]*(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)[ \t]*$"
@@ -105,15 +110,44 @@ class Page:
         digest = hashlib.sha256(b"\0".join(name.encode() + b"\0" + data for name, data in contents.items()))
         self.address = f"/page/{digest.hexdigest()[:16]}"
         self.files = {name: WebFile(data, _KINDS[PurePosixPath(name).suffix]) for name, data in contents.items()}
+        self._folder = folder
         self._template = (folder / "index.html").read_text()
         self._sources = {name: data.decode() for name, data in contents.items() if name.endswith(".js")}
         self._modules: dict[str, list[str]] = {}  # by screen; to find them takes milliseconds
+        self._catalogues: dict[tuple[str, str], WebFile] = {}
 
     def modules(self, screen: str) -> list[str]:
         """Return the modules of a visit that starts at a screen; other screens load theirs on demand."""
         if screen not in self._modules:
             self._modules[screen] = imported(["app.js", f"routes/{screen}.js"], self._sources)
         return self._modules[screen]
+
+    def file(self, name: str, screen: str = "") -> WebFile | None:
+        """Return a file; of a catalogue of words, the words of a visit that starts at a screen, if one is given."""
+        if screen not in _SCREENS or not _CATALOGUE.fullmatch(name):
+            return self.files.get(name)
+        if (name, screen) not in self._catalogues:
+            self._catalogues[name, screen] = self._catalogue(name, screen)
+        return self._catalogues[name, screen]
+
+    def _catalogue(self, name: str, screen: str) -> WebFile:
+        first = {"app.js", f"routes/{screen}.js"}
+        while first != (more := first | self._imported_later(imported(first, self._sources))):
+            first = more
+        modules = set(imported(first, self._sources))
+        users = json.loads((self._folder / "words" / "en.json").read_text())
+        used = {word for word, names in users.items() if not modules.isdisjoint(names)}
+        words = _ENTRY.sub(lambda entry: entry[0] if json.loads(entry[1]) in used else "", self._sources[name])
+        return WebFile(words.encode(), _KINDS[".js"])
+
+    def _imported_later(self, modules: Iterable[str]) -> set[str]:
+        """Return modules that these import when they are needed, except other screens."""
+        found = {
+            _joined(PurePosixPath(name).parent, reference)
+            for name in modules
+            for reference in _LATER.findall(self._sources[name])
+        }
+        return {name for name in found if not name.startswith("routes/")}
 
     def document(self, root: str, screen: str) -> str:
         """Return the HTML document for an address of the page.
@@ -125,7 +159,7 @@ class Page:
         files = escape(root + self.address)
         style = f'<link rel="stylesheet" href="{files}/{_STYLE}">'
         modules = [f'<link rel="modulepreload" href="{files}/{name}">' for name in self.modules(screen)]
-        return self._template.format(files=files, head="\n".join([style, *modules]))
+        return self._template.format(files=files, screen=screen, head="\n".join([style, *modules]))
 
 
 def without_comments(path: Path, content: bytes) -> bytes:
@@ -191,7 +225,7 @@ def install(app: FastAPI) -> None:
         return await reply(scope, receive, send)
 
     async def file(request: Request) -> Response:
-        found = page.files.get(request.path_params["name"])
+        found = page.file(request.path_params["name"], request.url.query)
         if found is None:
             return Response(status_code=404)
         policy = _WORKER_POLICY if request.path_params["name"].startswith(_OF_WORKER) else _FILE_POLICY

@@ -8,7 +8,7 @@ import { keyDialog } from "./parts/key.js";
 import { allowedScreens, closeMenu, letters, navigation, pathOf } from "./parts/navigation.js";
 import { notice } from "./parts/notice.js";
 import { loadPermissions, may, onKnown } from "./parts/permissions.js";
-import { say } from "./parts/words.js";
+import { loadWords, say } from "./parts/words.js";
 
 /** The parts of the kit, for developers. @type {[RegExp, () => Promise<any>]} */
 const GALLERY = [/^\/gallery$/, () => import("./routes/gallery.js")];
@@ -68,6 +68,7 @@ let navigations = 0;
 async function open(address, then) {
   const navigation = ++navigations;
   const { pathname, search } = new URL(address, location.origin);
+  if (navigation > 1) await loadWords(); // the document's screen has its words
   const screen = await screenOf(pathname.slice(ROOT.length) || "/").catch((error) => {
     if (!current) throw error;
     location.assign(address); // the server has a newer version of the page
@@ -181,6 +182,10 @@ open(location.href);
 // Load the other screens in the background, so that they open at once. The document may be complete before this module runs,
 // because it waits for the words of the language.
 const screens = [...ROUTES.flatMap((route) => (route === GALLERY ? [] : [route[1]])), missing, loadPalette];
-const preload = () => window.setTimeout(() => screens.map((load) => load().catch(() => {})), 1000);
+const loadScreens = async () => {
+  await loadWords();
+  for (const load of screens) load().catch(() => {});
+};
+const preload = () => window.setTimeout(loadScreens, 1000);
 if (document.readyState === "complete") preload();
 else addEventListener("load", preload);

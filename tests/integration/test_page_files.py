@@ -12,7 +12,10 @@ from tests.support.planted import guards
 
 
 async def test_page_addresses_return_html_and_others_404(client):
-    for path in (address.format(document_id="a", evaluation_id="b", name="c", answer_id="d") for address in ADDRESSES):
+    for path in (
+        address.format(document_id="a", evaluation_id="b", name="c", answer_id="d", query_id="e")
+        for address in ADDRESSES
+    ):
         reply = await client.get(path)
         assert (reply.status_code, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert "default-src 'none'" in reply.headers["content-security-policy"]
@@ -60,7 +63,8 @@ def test_screen_modules_are_preloaded():
         *("parts/original.js", "parts/pdf.js", "parts/pdf-text.js", "parts/sheet.js"),
         *("vendor/pdfjs/jbig2_nowasm_fallback.js", "vendor/pdfjs/openjpeg_nowasm_fallback.js"),
         *("parts/conversation-list.js", "parts/server-conversations.js", "parts/transcript.js"),
-        *("parts/sharing.js", "parts/sample.js"),
+        *("parts/sharing.js", "parts/sample.js", "parts/text-search.js", "parts/load.js"),
+        *("parts/collection-dialogs.js", "parts/labelling.js"),
         *("words/de.js", "words/zh.js"),
     }
     assert 'import("../parts/submission.js")' in page.files["routes/documents.js"].content.decode()
@@ -88,6 +92,29 @@ async def test_worker_of_pdfs_reaches_no_address(client):
             assert reply.headers["x-content-type-options"] == "nosniff"
         assert replies[0].content == replies[1].content
         assert b"Licensed under the Apache License" in replies[0].content[:2_000]
+
+
+def words_in(file):
+    return set(re.findall(r'^  "((?:[^"\\\\]|\\\\.)*)":', file.content.decode(), re.MULTILINE))
+
+
+@guards(
+    "api/http/page.py",
+    "first | self._imported_later(imported(first, self._sources))",
+    "first",
+    means="parts of a screen that are loaded later have no words",
+)
+async def test_catalogue_has_words_of_first_screen(client):
+    page = Page()
+    every, of_documents = words_in(page.file("words/de.js")), words_in(page.file("words/de.js", "documents"))
+    assert {"Skip to content", "Name", "Remove {0}", "Screen or document"} <= of_documents < every
+    assert "Budgets" not in of_documents
+    assert (
+        set().union(*(words_in(page.file("words/de.js", screen)) for screen in (*ADDRESSES.values(), MISSING))) == every
+    )
+    for query, expected in (("?documents", of_documents), ("", every), ("?nothing", every)):
+        reply = await client.get(f"{page.address}/words/de.js{query}")
+        assert (reply.status_code, words_in(reply)) == (200, expected)
 
 
 def test_changed_page_content_changes_its_address(tmp_path):

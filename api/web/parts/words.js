@@ -7,8 +7,9 @@ import { remember, remembered } from "../store.js";
 /** The languages of the page, each with its own name. @type {[Language, string][]} */
 export const LANGUAGES = [["en", "English"], ["de", "Deutsch"], ["zh", "简体中文"]];
 
-/** @type {Record<string, () => Promise<{default: Record<string, string>}>>} English needs no catalogue */
-const CATALOGUES = { de: () => import("../words/de.js"), zh: () => import("../words/zh.js") };
+/** @typedef {Record<string, string>} Catalogue */
+/** @type {Record<string, (part: string) => Promise<{default: Catalogue}>>} English needs no catalogue */
+const CATALOGUES = { de: (part) => import(`../words/de.js${part}`), zh: (part) => import(`../words/zh.js${part}`) };
 const TAGS = { en: "en", de: "de", zh: "zh-Hans" };
 const TRADITIONAL = /^zh-(?:hant|tw|hk|mo)\b/i;
 const CHOICE = "language";
@@ -35,18 +36,31 @@ export function chooseLanguage(name) {
   location.reload();
 }
 
-/** Load the catalogue of a language. Without it, the page is English. @param {Language} wanted @returns {Promise<[Language, Record<string, string>]>} */
-async function loaded(wanted) {
+/**
+ * Load the catalogue of a language. Without it, the page is English.
+ * @param {Language} wanted @param {string} part query with the screen whose words are wanted; empty: all words
+ * @returns {Promise<[Language, Catalogue]>}
+ */
+async function loaded(wanted, part) {
   try {
-    return [wanted, (await CATALOGUES[wanted]?.())?.default ?? {}];
+    return [wanted, { ...(await CATALOGUES[wanted]?.(part))?.default }];
   } catch {
     return ["en", {}];
   }
 }
 
-// Modules that import this one are evaluated when the catalogue is loaded, so their constants may contain words. The document
-// loads this module on its own, too, so that it requests the catalogue while the other modules arrive.
-const [language, catalogue] = await loaded(/** @type {Language} */ (chosenLanguage()) || negotiated(navigator.languages));
+// Modules that import this one are evaluated when the catalogue is loaded, so their constants may contain words. The
+// document loads this module on its own, too, so that it requests the catalogue while the other modules arrive. It
+// names its screen: most words of the page belong to other screens.
+const { screen = "" } = document.documentElement.dataset ?? {};
+const wanted = /** @type {Language} */ (chosenLanguage()) || negotiated(navigator.languages);
+const [language, catalogue] = await loaded(wanted, screen && `?${screen}`);
+/** @type {Promise<unknown> | null} */
+let all = null;
+
+/** Load the words of all screens. Another screen than the document's is imported after that. */
+export const loadWords = () => (all ??= loaded(language, "").then(([, words]) => Object.assign(catalogue, words)));
+
 export { language };
 
 /** The tag for numbers and dates. */
