@@ -5,11 +5,11 @@ this project's documentation and the other texts that `bench/answers/README.md` 
 product, and the questions of two sets in `bench/sets`. Each further folder contains corpus.jsonl, a quotes.jsonl of the
 same form whose documents are rows of the corpus, and perhaps generated.jsonl with the questions of its passages.
 
-Prints for the passages that the product's ranking finds by their texts alone, as right after an upload, for those that
-it finds by stored questions as well, and for the passages of the right document alone: the number of questions, of
-questions with a right passage among the passages that are read, of right first quotes, their share of the questions
-with a right passage, the number of answers with any right quote, of questions without an answer, and the mean number of
-quotes. `--show` lists the answers with a wrong first quote.
+Prints for the passages that the product's ranking finds by their texts alone, as right after an upload, for the
+passages that it finds by stored questions as well, and for the passages of the right document alone: the number of
+questions, of questions with a right passage among the passages that are read, of right first quotes, their share of the
+questions with a right passage, the number of answers with any right quote, of questions without an answer, and the mean
+number of quotes. `--show` lists the answers with a wrong first quote.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class LocalEmbedder:
     prefixes: Prefixes = Prefixes()
 
     async def dimensions(self) -> int:
-        return (await self.embed([Input("?")])).shape[1]
+        return int((await self.embed([Input("?")])).shape[1])
 
     async def embed(self, texts: Sequence[Input], _billed: Billing = free) -> Vectors:
         return self.embedding.embed(texts)

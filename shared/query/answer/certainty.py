@@ -7,7 +7,7 @@
 embedding model computes them, so that no calibration changes a strength. Where two unrelated texts have a high cosine
 with a model, its cosines are shifted. `coverage` is the share of the question's words that the passage or that stored
 question contains. A word counts more if few of the best passages contain it, and most if none does: a passage about
-Kubernetes does not tell how to use Terraform. Neither is enough alone: a passage about the same subject is near, and
+Kubernetes does not explain Terraform. Neither is enough alone: a passage about the same subject is near, and
 names of the subject occur in passages that do not answer. A language that the model does not know has high cosines with
 all texts, but words only with some.
 
