@@ -751,8 +751,8 @@ class Build(Model):
         source_documents: number of documents in the live build.
         copied: number of documents copied to the build.
         documents: number of documents in each state.
-        eta_seconds: time for the unfinished documents at the rate of the last minute; None if none finished then, and
-            for the first build.
+        eta_seconds: time until the build has every document, or else until its documents are finished, at the pace of
+            `GET /v1/status`; None without evidence.
         cost: costs of all calls for the build with a known price; None if there are none.
         gate: latest report of the gate.
     """
