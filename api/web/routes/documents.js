@@ -457,7 +457,7 @@ function head(seen) {
       .checked=${live(isAll)} .indeterminate=${chosen > 0 && !isAll} @change=${clicked}></label>` : nothing}
     <span aria-hidden="true">${say`Name`}</span><span aria-hidden="true">${say`State`}</span>
     <span class="number middle-only" aria-hidden="true">${say`Chunks`}</span>
-    <span class="number wide-only" aria-hidden="true">${say`Questions`}</span>
+    <span class="number wide-only" aria-hidden="true">${say`questions`}</span>
     <span class="number wide-only" aria-hidden="true">${say`Cost`}</span>
     <span class="number middle-only" aria-hidden="true">${say`Updated`}</span></div>`;
 }
