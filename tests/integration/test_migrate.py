@@ -23,6 +23,7 @@ from shared.settings import Embedding
 from shared.vectors.index import Index
 from tests.conftest import Library
 from tests.integration.test_builds import cleaned
+from tests.integration.test_time_left import finish_steadily
 from tests.support.api import OfLocalUser, application, calling, running, serving, work
 from tests.support.pages import commands_of, foreask_with_background, settings_of
 from tests.support.planted import guards
@@ -101,10 +102,16 @@ def write_labels(path):
 
 
 @guards(
-    "shared/ledger/jobs/jobs.py",
-    " or (kind == JobKind.BUILD and state == JobState.DONE)",
-    "",
+    "features/builds/routes.py",
+    "left.whole if is_open else None",
+    "None",
     means="a filled build has no time left while its documents are processed",
+)
+@guards(
+    "features/builds/routes.py",
+    "left.whole if is_open else None",
+    "left.whole",
+    means="a build whose documents are finished has the time of other work",
 )
 @guards(
     "shared/ledger/work/costs.sql",
@@ -117,10 +124,10 @@ async def test_build_shows_options_cost_and_time_left(filled, two_embeddings):
     started = (await filled.post(BUILDS, json={"prompt": prompt, "embedding": "other"})).raise_for_status().json()
     while await two_embeddings.ledger[Builds].fill():
         pass
-    async with two_embeddings.database.begin() as connection:  # one of them finishes
-        ready = "UPDATE documents SET state = 'ready' WHERE state <> 'ready' AND external_id = '0.md'"
-        await connection.execute(Statement(ready))
-    processing = (await filled.get(f"{BUILDS}/2")).json()
+    await work(two_embeddings, "parse")
+    await finish_steadily(two_embeddings)
+    processing, status = [(await filled.get(path)).json() for path in (f"{BUILDS}/2", "/v1/status")]
+    complete = (await filled.get(f"{BUILDS}/1")).json()
     await process_all(two_embeddings)
     settings = two_embeddings.settings
     priced = {name: each.model_copy(update={"price": 1e6}) for name, each in settings.embeddings.items()}
@@ -129,6 +136,7 @@ async def test_build_shows_options_cost_and_time_left(filled, two_embeddings):
 
     assert started["effective"]["prompt"] == prompt != live["effective"]["prompt"]
     assert (processing["state"], processing["eta_seconds"] > 0) == ("following", True)
+    assert processing["eta_seconds"] == status["eta_seconds"] != complete["eta_seconds"]
     assert (finished["eta_seconds"], live["eta_seconds"], live["cost"]) == (None, None, None)
     assert finished["cost"] > 1
 

@@ -309,8 +309,8 @@ async def test_collection_rejected_by_qdrant_does_not_block_others(services, lib
 
 @guards(
     "shared/vectors/schema/filters.py",
-    '{"lte": token}',
-    '{"lte": token + 1_000_000}',
+    'return {"must": [_up_to("token", token)]}',
+    'return {"must": [_up_to("token", token + 1_000_000)]}',
     means="points are fenced only by their version",
 )
 async def test_upsert_does_not_replace_point_of_later_claim(services, library):

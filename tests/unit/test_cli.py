@@ -234,6 +234,9 @@ class DemoServer:
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
         return [Document(**replies.document(id=name, external_id=name, state=state)) for name in ids]
 
+    def status(self):
+        return {"eta_seconds": None}
+
     def query_events(self, question, collection, top_k):
         self.questions.append((question, self.states[0]))
         reply = replies.answer(form="extractive")

@@ -27,7 +27,13 @@ LONG_FILES = {
 }
 
 
-@guards("api/web/kit/card.js", "export const card", "/* " + "long " * 30 + "*/ export const card", means="long lines")
+@guards(
+    "api/web/kit/card.js",
+    "export const card",
+    "/* A comment before the code, which is so long that no screen shows the line, and no reader reads it. */"
+    " export const card",
+    means="a line of the page is too long to be read",
+)
 def test_lines_of_page_have_120_characters():
     files = [path for kind in ("*.js", "*.css") for path in sorted(WEB.rglob(kind))]
     ours = {path.relative_to(WEB).as_posix(): path for path in files if "vendor" not in path.parts}

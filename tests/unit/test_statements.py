@@ -23,7 +23,7 @@ MODULES = {path: path.read_text() for folder in FOLDERS for path in folder.rglob
 USED = set(re.findall(r"\b(\w+)\.([A-Z]+)\.(\w+)", "\n".join(MODULES.values())))
 # Files that are not loaded as `SQL` of the module of the same name: the module, and the object that has the statements.
 HOLDERS = {
-    "listing": ("listing", r"_ORDERS\[order\]"),
+    "listing": ("listing", r'_ORDERS\[(?:order|"newest")\]'),
     "walks": ("listing", "_WALKS"),
     "claims_parse": ("parsing", "CLAIMS"),
     "claims_read": ("pages", "CLAIMS"),
