@@ -2,12 +2,19 @@
 
 import { nothing } from "../vendor/lit-html.js";
 import { redraw } from "../store.js";
+import { notify } from "./notice.js";
 
 /** @type {(() => unknown) | null} renders the open dialog */
 let opened = null;
 
-/** Return the module with the dialogs. */
-export const dialogs = () => import("./collection-dialogs.js");
+/** Load the dialogs, and open one. @param {(all: typeof import("./collection-dialogs.js")) => unknown} open */
+export async function openDialog(open) {
+  try {
+    await open(await import("./collection-dialogs.js"));
+  } catch (problem) { // the server has a newer version of the page
+    notify(problem.message);
+  }
+}
 
 /** Render the open dialog. */
 export const collectionDialog = () => opened?.() ?? nothing;

@@ -8,7 +8,7 @@ import { skeleton } from "../kit/skeleton.js";
 import { redraw } from "../store.js";
 import { whisker } from "../parts/bars.js";
 import { builds } from "../parts/builds.js";
-import { closeDialog, collectionDialog, dialogs } from "../parts/collection-dialog.js";
+import { closeDialog, collectionDialog, openDialog } from "../parts/collection-dialog.js";
 import { questionsOf } from "../parts/collection-numbers.js";
 import { optionsForm, optionsInForce } from "../parts/collection-options.js";
 import { isListed, loadCollections } from "../parts/collections.js";
@@ -276,7 +276,7 @@ const missing = () => empty({
 
 /** @param {Api["CollectionView"]} shown */
 function heading(shown) {
-  const edit = async () => (await dialogs()).openDescription(shown, screen.poll);
+  const edit = () => openDialog(({ openDescription }) => openDescription(shown, screen.poll));
   const description = shown.description ? html`<span dir="auto">${shown.description}</span>`
     : html`<span class="soft">${say`No description`}</span>`;
   return html`<div class="collection-head"><p class="small"><a href=${`${ROOT}/collections`}>${say`Collections`}</a></p>
@@ -360,7 +360,7 @@ function verification() {
 /** @param {Api["CollectionView"]} shown */
 function deletion(shown) {
   const deleted = () => location.assign(`${ROOT}/collections`);
-  const clicked = async () => (await dialogs()).openDeletion(shown, deleted);
+  const clicked = () => openDialog(({ openDeletion }) => openDeletion(shown, deleted));
   return html`<section><h3>${say`Delete`}</h3>
     <p class="soft">${say`Deletes the collection with all documents, questions and builds.`}</p>
     <p><button class="danger" @click=${clicked}>

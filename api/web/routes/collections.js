@@ -5,7 +5,7 @@ import { ROOT } from "../api.js";
 import { menu } from "../kit/menu.js";
 import { skeleton } from "../kit/skeleton.js";
 import { table } from "../kit/table.js";
-import { closeDialog, collectionDialog, dialogs } from "../parts/collection-dialog.js";
+import { closeDialog, collectionDialog, openDialog } from "../parts/collection-dialog.js";
 import { documentsOf, openOf, questionsOf } from "../parts/collection-numbers.js";
 import { collections, loadCollections } from "../parts/collections.js";
 import { count, plural } from "../parts/format.js";
@@ -29,9 +29,9 @@ export async function load({ query }) {
   await list.start();
 }
 
-const create = async () => (await dialogs()).openCreation();
+const create = () => openDialog(({ openCreation }) => openCreation());
 /** @param {Listed} each */
-const remove = async (each) => (await dialogs()).openDeletion(each, list.poll);
+const remove = (each) => openDialog(({ openDeletion }) => openDeletion(each, list.poll));
 
 export function unload() {
   closeDialog();

@@ -271,7 +271,7 @@ function form() {
   const label = say`Strategies`;
   return html`<div class="strategies">
     ${field({ name: "strategies", label, type: "checks", value: [...picked], changed: toggle, options })}
-    <p class="tools">${buildPicker()}
+    <p class="kit-actions">${buildPicker()}
       <button class="main" ?disabled=${!some || isOpen(seen.run)} @click=${run}>${say`Run`}</button></p></div>`;
 }
 

@@ -254,7 +254,9 @@ const grouping = ({ ungrouped, delayed_by: reason }) => html`<p class="soft smal
 function list(all) {
   if (!all.length) return empty();
   const owned = seen.state === "open" ? "" : "owned"; // an open gap has no owner
-  return html`<ul role="list" class="gaps ${owned}">${repeat(all, (/** @type {Api["GapView"]} */ each) => each.id, one)}</ul>`;
+  /** @param {Api["GapView"]} each */
+  const id = (each) => each.id;
+  return html`<ul role="list" class="gaps ${owned}">${repeat(all, id, one)}</ul>`;
 }
 
 function empty() {

@@ -190,7 +190,8 @@ function costsOf({ milliseconds, usage, cost, form, key_id: id, key_name: name }
     </dl>
     <table class="question-stages"><caption class="hidden">${say`Time of each stage`}</caption>
       <thead class="hidden"><tr>${
-        [say`Stage`, say`Share`, say`Time`].map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
+        [say`Stage`, say`Part of the time`, say`Duration`].map((each) => html`<th scope="col">${each}</th>`)}</tr>
+      </thead>
       <tbody>${Object.entries(stages).map(([stage, time]) => html`<tr><th scope="row">${STAGES[stage] ?? stage}</th>
         <td>${bar(time / total, "text")}</td><td class="number">${duration(time / 1000)}</td></tr>`)}</tbody></table>
   </section>`;

@@ -177,7 +177,7 @@ function filters() {
       ${choice("state", say`Result`, STATES, state)}
       ${choice("feedback", say`Feedback`, FEEDBACK, feedback)}
       ${keys.length ? choice("key", say`Key`, [["", say`All keys`], ...keys], key) : nothing}
-      ${choice("days", say`Time`, DAYS, days)}</div>
+      ${choice("days", say`Asked within`, DAYS, days)}</div>
     <p class="counts soft" role="status">${seen.total === null ? nothing : plural(seen.total, "question")}
       ${state === "none" ? html`<a href=${`${ROOT}/gaps?collection=${encodeURIComponent(collections.chosen)}`}>${
         say`Grouped by meaning: Gaps`}</a>` : nothing}</p>`;
