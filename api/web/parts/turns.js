@@ -23,6 +23,8 @@ import { say } from "./words.js";
 
 /** A citation in the text of an answer: the number of a passage. */
 export const CITATION = /\[(\d{1,3})\]/g;
+/** The English sentence of a model that finds no answer in the passages. */
+const NOTHING_FOUND = /^The documents do not answer this question\.?\s*$/;
 const REMEMBERED = 6; // questions and answers that a follow-up question may refer to
 const MESSAGE_CHARACTERS = 2000; // the server reads no more of a message
 let made = 0;
@@ -64,8 +66,10 @@ export function sourcesOf({ found, cited, chunks, answer }) {
  * @param {Turn} turn
  */
 export function shownAnswer({ form, found, certain, answer }) {
+  if (!found && (form === "extractive" || NOTHING_FOUND.test(answer))) {
+    return say`The documents do not answer this question.`;
+  }
   if (form !== "extractive") return answer;
-  if (!found) return say`The documents do not answer this question.`;
   const start = answer.search(/^> /m);
   if (start < 0) return answer;
   const lead = certain

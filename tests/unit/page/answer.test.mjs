@@ -137,3 +137,13 @@ test("long question is shortened until all is wanted", async () => {
   assert.ok(view(long).text.includes("Show less"));
   assert.doesNotMatch(view("Why?").text, /Show/);
 });
+
+test("answer that says that nothing was found has the language of the page", async () => {
+  const load = openPage({ languages: ["de"], replies: () => ({ items: [] }) });
+  const { shownAnswer } = await load("parts/turns.js");
+  const { default: german } = await load("words/de.js");
+  const said = "The documents do not answer this question.";
+  const written = { form: "generative", found: false, certain: false };
+  assert.equal(shownAnswer({ ...written, answer: said }), german[said]);
+  assert.equal(shownAnswer({ ...written, answer: `${said} They name others.` }), `${said} They name others.`);
+});
