@@ -118,7 +118,9 @@ function question(each, collection, then) {
 
 /** @param {boolean | null} passed */
 function markOf(passed) {
-  if (passed === null) return html`<span class="soft" role="img" aria-label=${say`not checked yet`}>\u25d0</span>`;
+  if (passed === null) {
+    return html`<span class="soft" role="img" aria-label=${say`not checked yet`}>${icon("circle-dashed")}</span>`;
+  }
   if (passed) return html`<span class="good" role="img" aria-label=${say`kept`}>${icon("check")}</span>`;
   return html`<span class="bad" role="img" aria-label=${say`dropped`}>${icon("x")}</span>`;
 }
