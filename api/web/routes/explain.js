@@ -208,10 +208,11 @@ export function view() {
   return html`<section class="column wide">
     <form class="ask-form" role="search" @submit=${submit}>
       ${collectionPicker(() => (seen.submitted ? explain(seen.submitted, seen.question) : suggest()))}
-      <textarea id="question" rows="1" dir="auto" maxlength="10000" aria-label=${say`Question`} placeholder=${say`Enter a question to see how it is ranked`}
-        .value=${live(seen.question)} @input=${written}
-        @keydown=${pressed}></textarea>
-      <button class="main" type="submit">${say`Explain`}</button>
+      <div class="ask-field">
+        <textarea id="question" rows="1" dir="auto" maxlength="10000" aria-label=${say`Question`}
+          placeholder=${say`Enter a question to see how it is ranked`}
+          .value=${live(seen.question)} @input=${written} @keydown=${pressed}></textarea>
+        <button class="main" type="submit">${say`Explain`}</button></div>
     </form>
     ${problemCard(seen.problem, () => (seen.submitted ? explain(seen.submitted, seen.question) : load()))}
     ${seen.candidates && seen.weights ? found(seen.candidates, seen.weights) : seen.busy ? html`<p class="empty soft">${say`Searching\u2026`}</p>` : start()}
