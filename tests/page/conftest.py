@@ -30,7 +30,8 @@ LEAVE = (
     "# Leave\n\nEverybody has thirty days of leave a year.\n\n## First year\n\nIn the first year leave is pro rata.\n"
 )
 OURS, THEIRS = "key-of-ours-0123456789", "key-of-theirs-0123456789"
-FRESH, FIRST = "key-of-fresh-0123456789", "key-of-first-0123456789"  # of tenants without documents
+FRESH = "key-of-fresh-0123456789"  # of a tenant without documents
+FIRST, SAMPLED = "key-of-first-0123456789", "key-of-sampled-0123456789"  # of tenants that upload in one test
 OPERATOR = "key-of-operator-0123456789"
 DOCUMENTS = {
     "leave.md": LEAVE,
@@ -105,7 +106,7 @@ def api_keys(**keys: str) -> str:
 def keyed(deployment: Deployment) -> Iterator[httpx.Client]:
     """A client of an API with keys of the documents' tenant, of three others, and of an operator."""
     keys = {
-        "api_keys": api_keys(default=OURS, theirs=THEIRS, fresh=FRESH, first=FIRST),
+        "api_keys": api_keys(default=OURS, theirs=THEIRS, fresh=FRESH, first=FIRST, sampled=SAMPLED),
         "operator_keys": f"sha256:{hashlib.sha256(OPERATOR.encode()).hexdigest()}",
     }
     with another_api(deployment, "keyed", OURS, **keys, shared_answer_retention_days=7) as client:

@@ -72,7 +72,7 @@ async def test_uploaded_documents_show_their_states(visit, deployment, files):
     await expect(visit.page.locator(".row")).to_have_count(1)
     await expect(visit.page.locator(".row")).to_contain_text("nothing.pdf")
     await visit.go("/jobs")
-    card = visit.page.get_by_role("listitem", name="Load of default").first
+    card = visit.page.get_by_role("listitem", name="Load of thirteen")
     await expect(card).to_contain_text("done with errors")
     await card.get_by_role("link", name="13 of 13 documents").click()
     await expect(visit.page.locator(".row")).to_have_count(13)

@@ -86,6 +86,7 @@ async def test_back_closes_source_on_phone(visit):
     assert page.url.split("&conversation")[0] == address.split("&conversation")[0]
     await page.go_forward()
     await expect(panel).to_have_count(1)
+    await expect(page.locator("#source-title")).to_be_focused()
     await page.keyboard.press("Escape")
     await expect(panel).to_have_count(0)
     await expect(source).to_be_focused()

@@ -20,8 +20,8 @@ RECORD_BUSY = """() => {
 async def test_collection_screen_shows_contents_and_verification(visit, deployment):
     page = visit.page
     visit.allowed = ("422",)  # these few documents are too few for a calibration
-    await visit.go("/documents")
-    await page.get_by_role("link", name="Collection details").click()
+    await visit.go("/collections")
+    await page.get_by_role("link", name="default", exact=True).click()
     await expect(page.get_by_role("heading", name="default")).to_be_visible()
     await expect(page.locator(".counts")).to_contain_text(re.compile(r"\d+ points"))
     await page.get_by_role("button", name="Calibrate with generated questions").click()

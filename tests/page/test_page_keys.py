@@ -3,7 +3,7 @@
 import httpx
 from playwright.async_api import expect
 
-from tests.page.conftest import FIRST, FRESH, OURS, THEIRS, visiting
+from tests.page.conftest import FIRST, OURS, SAMPLED, THEIRS, visiting
 from tests.page.screens import SCREENS, require_accessible
 
 QUESTION = "How many days of leave does everybody have?"
@@ -242,7 +242,7 @@ async def test_first_visit_offers_upload_and_sample(browser, keyed):
     async with visiting(browser, str(keyed.base_url).rstrip("/")) as visit:
         visit.allowed = ("401",)
         page = visit.page
-        await with_key(visit, "/ask", FRESH)
+        await with_key(visit, "/ask", SAMPLED)
         await expect(page.get_by_role("heading", name="No documents")).to_be_visible()
         await expect(page.get_by_text("Choose files")).to_be_visible()
         await expect(page.locator(".chip")).to_have_count(0)  # there is no collection to choose

@@ -171,3 +171,15 @@ def test_progress_of_job_includes_expected_chunks():
     works = [Work(FIRST, OPENED, chunks=50, open_chunks=30, parsed=10, unparsed=4), Work(SECOND, OPENED, chunks=9)]
 
     assert time_left(works, FinishedChunks()).chunks == {FIRST: ChunkProgress(20, 71), SECOND: ChunkProgress(9, 9)}
+
+
+@guards(
+    "shared/domain/time_left.py",
+    "chunks >= _FEW_CHUNKS and",
+    "chunks and",
+    means="the first chunks of an ingest promise a time that is several times too long or too short",
+)
+def test_few_chunks_prove_no_pace():
+    few, enough = (FinishedChunks(recent=recent, first=2, span=timedelta(seconds=20)) for recent in (9, 10))
+
+    assert (few.per_second, enough.per_second) == (None, 0.4)

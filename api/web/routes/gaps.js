@@ -236,7 +236,7 @@ export function view() {
         aria-pressed=${String(seen.state === state)}
         @click=${() => choose(state)}>${words}${page ? ` ${count(page.counts[state])}` : ""}</button>`)}</div>
       <span class="grow"></span><button @click=${exportTable}>${say`Export as CSV`}</button></div>` : nothing}
-    ${problemCard(problem, () => restart())}
+    ${problemCard(problem, () => load({ query: new URLSearchParams(location.search) }))}
     ${page?.ungrouped ? grouping(page) : nothing}
     ${items || (seen.isRead && !hasCollections && !problem) ? list(all)
       : problem ? nothing : html`<p class="soft" role="status">${say`Loading\u2026`}</p>`}

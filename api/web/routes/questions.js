@@ -160,7 +160,7 @@ export function view() {
       <div role="group" aria-label=${say`Filter questions`} class="tabs">${TABS.map(([name, words]) => html`<button
         aria-pressed=${String(tab === name)} @click=${() => choose(name)}>${words}</button>`)}</div></div>
     ${tab === "asked" && collections.items.length ? filters() : nothing}
-    ${problemCard(problem, () => refresh())}
+    ${problemCard(problem, () => load({ query: new URLSearchParams(location.search) }))}
     ${items === null ? html`<p class="soft" role="status">${say`Loading\u2026`}</p>`
       : items.length ? list(items) : problem ? nothing : empty()}
     ${next ? html`<p><button @click=${() => refresh(next)}>${say`Show more`}</button></p>` : nothing}
