@@ -88,7 +88,8 @@ export const get = (path, signal) => send("GET", path, { signal });
 
 /**
  * @template {string} const Path
- * @param {Path & Http.Known<Path, "POST">} path @param {Http.Body<Path, "POST"> | FormData} [body] @param {AbortSignal} [signal]
+ * @param {Path & Http.Known<Path, "POST">} path @param {Http.Body<Path, "POST"> | FormData} [body]
+ * @param {AbortSignal} [signal]
  */
 export const post = (path, body, signal) => send("POST", path, { body, signal });
 
@@ -190,7 +191,8 @@ function dispatch(block, onEvent) {
 
 /**
  * Upload a body with progress: `fetch` reports none.
- * @param {string} path @param {FormData | Blob} body @param {(share: number) => void} onProgress @param {AbortSignal} signal
+ * @param {string} path @param {FormData | Blob} body @param {(share: number) => void} onProgress
+ * @param {AbortSignal} signal
  * @returns {Promise<XMLHttpRequest>} the answered request
  */
 export async function upload(path, body, onProgress, signal) {
@@ -207,7 +209,8 @@ export async function upload(path, body, onProgress, signal) {
 }
 
 /**
- * @param {string} path @param {FormData | Blob} body @param {(share: number) => void} onProgress @param {AbortSignal} signal
+ * @param {string} path @param {FormData | Blob} body @param {(share: number) => void} onProgress
+ * @param {AbortSignal} signal
  * @returns {Promise<XMLHttpRequest>}
  */
 function uploadOnce(path, body, onProgress, signal) {
@@ -218,7 +221,10 @@ function uploadOnce(path, body, onProgress, signal) {
     request.upload.addEventListener("progress", (event) => onProgress(event.loaded / event.total));
     request.addEventListener("load", () => {
       if (request.status < 300) resolve(request);
-      else reject(new Problem({ status: request.status, ...factsOf(request.response) }, (name) => request.getResponseHeader(name)));
+      else {
+        const facts = factsOf(request.response);
+        reject(new Problem({ status: request.status, ...facts }, (name) => request.getResponseHeader(name)));
+      }
     });
     request.addEventListener("error", () => reject(new Problem({ detail: say`The server is unreachable.` })));
     request.addEventListener("abort", () => reject(new DOMException("stopped", "AbortError")));

@@ -46,7 +46,8 @@ const shortcutKeys = () => [
   ["?", say`Show keyboard shortcuts`],
 ];
 
-const TEXT_FIELDS = "input:not([type=file], [type=checkbox]), textarea, select, dialog"; // elements that handle key presses themselves
+// Elements that handle key presses themselves.
+const TEXT_FIELDS = "input:not([type=file], [type=checkbox]), textarea, select, dialog";
 
 /** @type {any} the module of the current screen, with its address */
 let current = null;
@@ -99,7 +100,8 @@ function go(path) {
 /** Open links within the page without loading the document again. @param {MouseEvent} event */
 function onClick(event) {
   const link = event.target instanceof Element && event.target.closest("a[href]");
-  if (!(link instanceof HTMLAnchorElement) || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  if (!(link instanceof HTMLAnchorElement) || event.defaultPrevented || event.button) return;
+  if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
   const address = new URL(link.href);
   const path = address.pathname.slice(ROOT.length);
   if (address.origin !== location.origin || !ROUTES.some(([pattern]) => pattern.test(path))) return;
@@ -128,7 +130,8 @@ function onKey(event) {
     if (!document.querySelector("dialog[open]")) openPalette();
     return;
   }
-  if (event.metaKey || event.ctrlKey || event.altKey || (event.target instanceof Element && event.target.closest(TEXT_FIELDS))) return;
+  if (event.metaKey || event.ctrlKey || event.altKey) return;
+  if (event.target instanceof Element && event.target.closest(TEXT_FIELDS)) return;
   if (goPressed) {
     const path = pathOf(event.key);
     goPressed = false;
@@ -151,7 +154,10 @@ function frame() {
   const skip = (event) => (event.preventDefault(), focusMain());
   return html`<a class="skip" href="#main" @click=${skip}>${say`Skip to content`}</a>
     ${navigation(current.path)}
-    <main id="main" tabindex="-1"><h1 class=${current.route.titled ? "title" : "hidden"}>${current.route.title}</h1>${current.route.view()}</main>
+    <main id="main" tabindex="-1">
+      <h1 class=${current.route.titled ? "title" : "hidden"}>${current.route.title}</h1>
+      ${current.route.view()}
+    </main>
     ${notice()} ${confirmation()} ${keyDialog()} ${palette?.view() ?? nothing} ${help ? shortcuts() : nothing}`;
 }
 
@@ -179,8 +185,8 @@ document.addEventListener("keydown", onKey);
 onKnown(leaveAsk);
 loadPermissions();
 open(location.href);
-// Load the other screens in the background, so that they open at once. The document may be complete before this module runs,
-// because it waits for the words of the language.
+// Load the other screens in the background, so that they open at once. The document may be complete before this module
+// runs, because it waits for the words of the language.
 const screens = [...ROUTES.flatMap((route) => (route === GALLERY ? [] : [route[1]])), missing, loadPalette];
 const loadScreens = async () => {
   await loadWords();

@@ -8,7 +8,10 @@ const PAUSE = 2000; // milliseconds before the next attempt
 
 const pause = () => new Promise((resolve) => setTimeout(resolve, PAUSE));
 
-/** @typedef {{hello?: boolean, after?: string, up?: boolean, name?: string, data?: any, id?: string}} Message message between tabs */
+/**
+ * @typedef {{hello?: boolean, after?: string, up?: boolean, name?: string, data?: any, id?: string}} Message
+ *   message between tabs
+ */
 
 /**
  * Receive events until the returned function is called.
@@ -96,7 +99,10 @@ export function listen(onEvent, onConnection) {
       const { signal } = control;
       const usedKey = key();
       await join(usedKey);
-      if (channelName) await navigator.locks.request(channelName, { signal }, () => lead(usedKey, signal)).catch(() => signal.aborted || pause());
+      if (channelName) {
+        const led = navigator.locks.request(channelName, { signal }, () => lead(usedKey, signal));
+        await led.catch(() => signal.aborted || pause());
+      }
       else await lead(usedKey, signal);
     }
     running = false;
@@ -120,7 +126,11 @@ export function listen(onEvent, onConnection) {
   };
 }
 
-/** Return the channel name shared by the tabs of one key, or an empty string if the browser offers no locks, as without HTTPS. @param {string} usedKey */
+/**
+ * Return the channel name shared by the tabs of one key, or an empty string if the browser offers no locks, as without
+ * HTTPS.
+ * @param {string} usedKey
+ */
 async function groupOf(usedKey) {
   if (!navigator.locks || !isStoring) return ""; // a browser that blocks stores denies locks, too
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(`${ROOT} ${usedKey}`));

@@ -34,7 +34,11 @@ function hasStores() {
   }
 }
 
-/** Return a store whose values last until the page is closed. Its values are its properties, as in the stores of a browser. @returns {Pick<Storage, "getItem" | "setItem" | "removeItem">} */
+/**
+ * Return a store whose values last until the page is closed. Its values are its properties, as in the stores of a
+ * browser.
+ * @returns {Pick<Storage, "getItem" | "setItem" | "removeItem">}
+ */
 export function inMemory() {
   /** @type {Record<string, any>} */
   const values = Object.create({

@@ -79,7 +79,8 @@ function item({ words, act, href, danger = false, checked }) {
       ${words}</button>`;
   }
   return html`<button class="kit-item" role="menuitemcheckbox" aria-checked=${String(checked)} @click=${chosen}>
-    <span class="grow">${words}</span><span class="tick" aria-hidden="true">${checked ? icon("check") : ""}</span></button>`;
+    <span class="grow">${words}</span
+    ><span class="tick" aria-hidden="true">${checked ? icon("check") : ""}</span></button>`;
 }
 
 /** @param {KeyboardEvent} event */

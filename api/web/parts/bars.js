@@ -19,12 +19,14 @@ export function bar(share, kind) {
 
 /**
  * Draw a mean with its 95 % confidence interval, on a scale that ends at 1.
- * @param {{mean: number, low: number, high: number}} measured @param {number} from start of the scale @param {boolean} [main]
+ * @param {{mean: number, low: number, high: number}} measured @param {number} from start of the scale
+ * @param {boolean} [main]
  */
 export function whisker({ mean, low, high }, from, main = false) {
   /** @param {number} value */
   const at = (value) => Math.max(0, (100 * (value - from)) / (1 - from));
-  return svg`<svg class="whisker ${main ? "main" : ""}" viewBox="0 0 100 16" preserveAspectRatio="none" aria-hidden="true">
+  const look = main ? "main" : "";
+  return svg`<svg class="whisker ${look}" viewBox="0 0 100 16" preserveAspectRatio="none" aria-hidden="true">
     <line class="track" x1="0" x2="100" y1="8" y2="8"></line><line x1=${at(low)} x2=${at(high)} y1="8" y2="8"></line>
     <line x1=${at(low)} x2=${at(low)} y1="4" y2="12"></line><line x1=${at(high)} x2=${at(high)} y1="4" y2="12"></line>
     <rect x=${Math.max(0, at(mean) - 0.7)} width="1.4" y="2" height="12"></rect></svg>`;
@@ -32,7 +34,8 @@ export function whisker({ mean, low, high }, from, main = false) {
 
 /**
  * Draw a column per value, scaled to the largest. The second value is stacked on top of the first.
- * @param {{good: number, bad: number}[]} values @param {"bad-part" | "other-part"} [lost] @param {(index: number) => void} [chosen] called with the index of the clicked column
+ * @param {{good: number, bad: number}[]} values @param {"bad-part" | "other-part"} [lost]
+ * @param {(index: number) => void} [chosen] called with the index of the clicked column
  */
 export function columns(values, lost = "bad-part", chosen) {
   /** @param {MouseEvent & {currentTarget: Element}} event */
@@ -40,10 +43,18 @@ export function columns(values, lost = "bad-part", chosen) {
   const most = Math.max(1, ...values.map((each) => each.good + each.bad));
   const width = 100 / values.length;
   /** @param {string} kind @param {number} index @param {number} value @param {number} from */
-  const column = (kind, index, value, from) => value ? svg`<rect class=${kind} x=${index * width} width=${width * 0.8} y=${32 - ((from + value) / most) * 32} height=${(value / most) * 32}></rect>` : nothing;
-  return svg`<svg class="columns ${chosen ? "along" : ""}" @click=${clicked} viewBox="0 0 100 32" preserveAspectRatio="none" aria-hidden="true">
+  const column = (kind, index, value, from) =>
+    value
+      ? svg`<rect class=${kind}
+          x=${index * width} width=${width * 0.8}
+          y=${32 - ((from + value) / most) * 32} height=${(value / most) * 32}></rect>`
+      : nothing;
+  return svg`<svg class="columns ${chosen ? "along" : ""}" @click=${clicked}
+      viewBox="0 0 100 32" preserveAspectRatio="none" aria-hidden="true">
     <line class="track" x1="0" x2="100" y1="32" y2="32"></line>
-    ${values.map(({ good, bad }, index) => svg`${column("good-part", index, good, 0)}${column(lost, index, bad, good)}`)}</svg>`;
+    ${values.map(
+      ({ good, bad }, index) => svg`${column("good-part", index, good, 0)}${column(lost, index, bad, good)}`,
+    )}</svg>`;
 }
 
 /**
@@ -67,5 +78,7 @@ export function channelBars(ranks, question) {
       })}
     </tbody>
   </table>
-  ${question ? html`<p class="soft small">${say`Closest question: ${html`<q dir="auto">${question}</q>`}`}</p>` : nothing}`;
+  ${question
+    ? html`<p class="soft small">${say`Closest question: ${html`<q dir="auto">${question}</q>`}`}</p>`
+    : nothing}`;
 }

@@ -67,7 +67,10 @@ function positionIn(shown, text, start, end, lines) {
   const marked = textNodes(box).map((node) => node.data).join("");
   const [from, to] = [marked.indexOf(FIRST), marked.indexOf(LAST) - 1];
   if (from < 0 || to < from || marked.replaceAll(FIRST, "").replaceAll(LAST, "") !== shown) return null;
-  const position = [from - shared(text.slice(start + skipped, first), shown.slice(0, from), true), to + shared(text.slice(last, end), shown.slice(to), false)];
+  const position = [
+    from - shared(text.slice(start + skipped, first), shown.slice(0, from), true),
+    to + shared(text.slice(last, end), shown.slice(to), false),
+  ];
   return /** @type {Span} */ (trimmed(shown, position[0], position[1]));
 }
 

@@ -1,4 +1,5 @@
-// Copying. Browsers offer the clipboard to pages over HTTPS and on this computer only; elsewhere, selected text is copied.
+// Copying. Browsers offer the clipboard to pages over HTTPS and on this computer only; elsewhere, selected text is
+// copied.
 
 import { notify } from "./notice.js";
 import { say } from "./words.js";

@@ -88,7 +88,10 @@ export function collectionPicker(chosen) {
   const options = names.includes(collections.chosen) ? names : [collections.chosen, ...names];
   if (options.length > MANY) {
     /** @param {On<HTMLInputElement>} event */
-    const typed = (event) => (names.includes(event.target.value) ? choose(event) : (event.target.value = collections.chosen));
+    const typed = (event) => {
+      if (names.includes(event.target.value)) choose(event);
+      else event.target.value = collections.chosen;
+    };
     /** @param {On<HTMLInputElement>} event */
     const entered = (event) => event.target.select();
     return html`<label class="picker"><span class="hidden">${say`Collection`}</span>

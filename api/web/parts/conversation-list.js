@@ -26,7 +26,10 @@ function addressOf(each) {
   return `${ROOT}/ask?${query}`;
 }
 
-/** @param {string} current id of the open conversation @param {(ids: string[]) => void} deleted called after a deletion */
+/**
+ * @param {string} current id of the open conversation
+ * @param {(ids: string[]) => void} deleted called after a deletion
+ */
 export function conversationList(current, deleted) {
   const { items } = stored;
   const shown = matching(words);
@@ -34,19 +37,37 @@ export function conversationList(current, deleted) {
   const typed = (event) => ((words = event.target.value), redraw());
   return html`<aside class="conversations" id="conversations" aria-labelledby="conversations-title">
     <h2 id="conversations-title" tabindex="-1">${say`Conversations`}</h2>
-    ${items.length > MANY || words ? html`<input type="search" aria-label=${say`Search conversations`} placeholder=${say`Search`} .value=${words} @input=${typed}>` : nothing}
-    ${shown.length ? html`<ul role="list">${repeat(shown, (/** @type {Conversation} */ each) => each.id, (/** @type {Conversation} */ each) => row(each, each.id === current, deleted))}</ul>`
-      : html`<p class="soft small">${items.length ? say`No matching conversations.` : say`Your questions and answers will appear here.`}</p>`}
+    ${items.length > MANY || words
+      ? html`<input type="search" aria-label=${say`Search conversations`} placeholder=${say`Search`}
+          .value=${words} @input=${typed}>`
+      : nothing}
+    ${shown.length
+      ? html`<ul role="list">${repeat(
+          shown,
+          (/** @type {Conversation} */ each) => each.id,
+          (/** @type {Conversation} */ each) => row(each, each.id === current, deleted),
+        )}</ul>`
+      : html`<p class="soft small"
+          >${items.length ? say`No matching conversations.` : say`Your questions and answers will appear here.`}</p>`}
     <p class="soft small">${storageNote()}</p>
-    ${stored.inBrowser ? html`<button class="quiet" @click=${moveToServer}>${say`Move ${plural(stored.inBrowser, "conversation")} from this browser to the server`}</button>` : nothing}
-    ${items.length > 1 ? html`<button class="quiet danger" @click=${() => erase(items, deleted)}>${say`Delete all`}</button>` : nothing}
+    ${stored.inBrowser
+      ? html`<button class="quiet" @click=${moveToServer}
+          >${say`Move ${plural(stored.inBrowser, "conversation")} from this browser to the server`}</button>`
+      : nothing}
+    ${items.length > 1
+      ? html`<button class="quiet danger" @click=${() => erase(items, deleted)}>${say`Delete all`}</button>`
+      : nothing}
   </aside>`;
 }
 
 function storageNote() {
-  if (stored.days) return say`Stored on the server for your key, for ${plural(stored.days, "day")} after the last change.`;
+  if (stored.days) {
+    return say`Stored on the server for your key, for ${plural(stored.days, "day")} after the last change.`;
+  }
   if (!isStoring) return say`Kept until this page is closed: the browser cannot store them.`;
-  return isLasting ? say`Stored only in this browser, under a digest of this key.` : say`Kept until this page is closed: without HTTPS, the browser cannot store them for your key alone.`;
+  return isLasting
+    ? say`Stored only in this browser, under a digest of this key.`
+    : say`Kept until this page is closed: without HTTPS, the browser cannot store them for your key alone.`;
 }
 
 /** @param {Conversation} each @param {boolean} isCurrent @param {(ids: string[]) => void} deleted */
@@ -54,9 +75,12 @@ function row(each, isCurrent, deleted) {
   if (renamed === each.id) return html`<li>${nameField(each)}</li>`;
   return html`<li><a href=${addressOf(each)} aria-current=${isCurrent ? "true" : "false"}>
       <span class="clip" dir="auto">${each.name}</span>
-      <span class="soft small">${plural(each.turns.length, "question")} \u00b7 ${ago(new Date(each.at).toISOString())}</span></a>
-    <button class="quiet" aria-label=${say`Rename ${each.name}`} @click=${() => startRenaming(each.id)}>${icon("pencil")}</button>
-    <button class="quiet" aria-label=${say`Delete ${each.name}`} @click=${() => erase([each], deleted)}>${icon("x")}</button></li>`;
+      <span class="soft small"
+        >${plural(each.turns.length, "question")} \u00b7 ${ago(new Date(each.at).toISOString())}</span></a>
+    <button class="quiet"
+      aria-label=${say`Rename ${each.name}`} @click=${() => startRenaming(each.id)}>${icon("pencil")}</button>
+    <button class="quiet"
+      aria-label=${say`Delete ${each.name}`} @click=${() => erase([each], deleted)}>${icon("x")}</button></li>`;
 }
 
 /** @param {string} id */
@@ -92,13 +116,16 @@ function nameField(each) {
   };
   /** @param {On<HTMLInputElement>} event */
   const left = (event) => save(event.target.value);
-  return html`<input id="conversation-name" aria-label=${say`Name of the conversation`} dir="auto" .value=${each.name} @keydown=${pressed} @blur=${left}>`;
+  return html`<input id="conversation-name" aria-label=${say`Name of the conversation`} dir="auto"
+    .value=${each.name} @keydown=${pressed} @blur=${left}>`;
 }
 
 /** @param {Conversation[]} conversations @param {(ids: string[]) => void} deleted */
 function erase(conversations, deleted) {
   const undo = remove(conversations);
   deleted(conversations.map((each) => each.id));
-  notify(conversations.length > 1 ? say`${plural(conversations.length, "conversation")} deleted.` : say`Conversation deleted.`, { undo, seconds: SECONDS });
+  const many = conversations.length;
+  const words = many > 1 ? say`${plural(many, "conversation")} deleted.` : say`Conversation deleted.`;
+  notify(words, { undo, seconds: SECONDS });
   toList();
 }

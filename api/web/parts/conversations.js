@@ -1,22 +1,52 @@
 // Conversations of each key, stored on the server if it allows that, otherwise in this browser. Without HTTPS, or
 // if its settings block stores, the browser keeps them until the page is closed.
-// They contain questions, answers and the names of sources, but no passages. Passages are read from the server again, so
-// that a deleted document is not shown.
+// They contain questions, answers and the names of sources, but no passages. Passages are read from the server again,
+// so that a deleted document is not shown.
 
 import { ROOT, key } from "../api.js";
 import { inMemory, isStoring, local, redraw } from "../store.js";
 import { cut } from "./format.js";
 import { server } from "./permissions.js";
 
-/** @typedef {{number: number, chunk_id: string, document_id: string, external_id: string, title: string | null, filename: string | null, heading_path: string[], page: number | null, sentences?: [number, number][]}} StoredSource */
-/** @typedef {{question: string, searched: string, collection: string, answer: string, form: string, found: boolean, certain?: boolean, incomplete_reason?: string | null, stopped: boolean, queryId: string | null, document_ids?: string[], sources: StoredSource[]}} StoredTurn */
+/**
+ * @typedef {{
+ *   number: number,
+ *   chunk_id: string,
+ *   document_id: string,
+ *   external_id: string,
+ *   title: string | null,
+ *   filename: string | null,
+ *   heading_path: string[],
+ *   page: number | null,
+ *   sentences?: [number, number][],
+ * }} StoredSource
+ */
+/**
+ * @typedef {{
+ *   question: string,
+ *   searched: string,
+ *   collection: string,
+ *   answer: string,
+ *   form: string,
+ *   found: boolean,
+ *   certain?: boolean,
+ *   incomplete_reason?: string | null,
+ *   stopped: boolean,
+ *   queryId: string | null,
+ *   document_ids?: string[],
+ *   sources: StoredSource[],
+ * }} StoredTurn
+ */
 /** @typedef {{id: string, name: string, at: number, turns: StoredTurn[]}} Conversation */
 
 const PREFIX = "foreask.conversation.";
 export const MOST = 100; // conversations of a key; the oldest ones are deleted
 const NAME_CHARACTERS = 80;
 
-/** Whether conversations outlive the page: browsers compute digests only over HTTPS and on this computer, and may block stores. */
+/**
+ * Whether conversations outlive the page: browsers compute digests only over HTTPS and on this computer, and may block
+ * stores.
+ */
 export const isLasting = isStoring && Boolean(globalThis.crypto?.subtle);
 /**
  * The conversations of the key, newest first. `days`: time for which the server stores them, 0 if this browser does;
@@ -135,7 +165,11 @@ export async function store(conversation, usedKey = loadedKey) {
   else keep(conversation, usedKey);
 }
 
-/** Store a conversation in this browser, unless the key was changed. @param {Conversation} conversation @param {string} usedKey its key */
+/**
+ * Store a conversation in this browser, unless the key was changed.
+ * @param {Conversation} conversation
+ * @param {string} usedKey its key
+ */
 export function keep(conversation, usedKey) {
   if (usedKey !== loadedKey) return;
   const others = inBrowser().filter((each) => each.id !== conversation.id);

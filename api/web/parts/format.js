@@ -5,7 +5,8 @@ import { counted, language, locale, say } from "./words.js";
 const numbers = new Intl.NumberFormat(locale);
 const times = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "short" });
 const UNITS = /** @type {const} */ ([["day", 86400], ["hour", 3600], ["minute", 60]]);
-const dateLocale = language === "en" ? "en-GB" : locale; // English dates put the day first, 27 Nov 2026, and have 24 hours
+// English dates put the day first, 27 Nov 2026, and have 24 hours.
+const dateLocale = language === "en" ? "en-GB" : locale;
 
 /** @param {number} value */
 export const count = (value) => numbers.format(value);
@@ -20,7 +21,8 @@ const decimals = new Map();
 
 /** Return a number with a fixed number of decimals. @param {number} value @param {number} digits */
 export function decimal(value, digits) {
-  const known = decimals.get(digits) ?? new Intl.NumberFormat(locale, { minimumFractionDigits: digits, maximumFractionDigits: digits, useGrouping: false });
+  const options = { minimumFractionDigits: digits, maximumFractionDigits: digits, useGrouping: false };
+  const known = decimals.get(digits) ?? new Intl.NumberFormat(locale, options);
   decimals.set(digits, known);
   return known.format(value);
 }
@@ -78,10 +80,16 @@ const moments = new Intl.DateTimeFormat(dateLocale, { dateStyle: "medium", timeS
 /** @param {string} time as the API returns it */
 export const momentOf = (time) => moments.format(new Date(time));
 
-/** Return a duration in the largest suitable units, like the server: 40 s, 43 min, 2 h 5 min, 3 d 4 h. @param {number} seconds */
+/**
+ * Return a duration in the largest suitable units, like the server: 40 s, 43 min, 2 h 5 min, 3 d 4 h.
+ * @param {number} seconds
+ */
 export function duration(seconds) {
   const [minutes, hours] = [Math.round(seconds / 60), Math.round(seconds / 3600)];
-  if (seconds < 1) return say`${numbers.format(seconds < 0.01 ? Number((seconds * 1000).toFixed(1)) : Math.round(seconds * 1000))} ms`;
+  if (seconds < 1) {
+    const milliseconds = seconds < 0.01 ? Number((seconds * 1000).toFixed(1)) : Math.round(seconds * 1000);
+    return say`${numbers.format(milliseconds)} ms`;
+  }
   if (seconds < 90) return say`${seconds < 10 ? numbers.format(Number(seconds.toFixed(1))) : Math.round(seconds)} s`;
   if (minutes < 90) return say`${minutes} min`;
   if (hours < 48) return minutes % 60 ? say`${Math.floor(minutes / 60)} h ${minutes % 60} min` : say`${minutes / 60} h`;
@@ -146,7 +154,11 @@ export const withoutMarks = (text) => text
   .replace(/\*+(?=\S)|(?<=\S)\*+|__|[`|]/g, " ")
   .replace(/\s+/g, " ").replace(/ ([.,;:!?])/g, "$1").trim();
 
-/** Return the start of a passage in one line, without its first headings and the marks of Markdown. @param {string} text @param {number} most */
+/**
+ * Return the start of a passage in one line, without its first headings and the marks of Markdown.
+ * @param {string} text
+ * @param {number} most
+ */
 export function opening(text, most) {
   const body = text.replace(/^(?:\s*#{1,6} [^\n]*(?:\n|$))+/, "");
   return withoutMarks((body.trim() ? body : text).slice(0, 4 * most)).slice(0, most);

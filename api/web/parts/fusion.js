@@ -1,4 +1,5 @@
-// The server's fusion (shared/query/retrieve), repeated here so that sliders react without a request. A test compares both.
+// The server's fusion (shared/query/retrieve), repeated here so that sliders react without a request. A test compares
+// both.
 
 const REFERENCE_RANK = 5;
 const OUT = 1.5;
@@ -31,7 +32,10 @@ export function fused({ chunks, floors }, weights, fusion = "scores") {
   return scored.sort((one, other) => other.score - one.score || (one.chunk_id < other.chunk_id ? -1 : 1));
 }
 
-/** Return a chunk's score in a channel. A chunk that the channel did not find gets half of the channel's floor. @type {(chunk: Candidate, channel: string, floors: Numbers) => number} */
+/**
+ * Return a chunk's score in a channel. A chunk that the channel did not find gets half of the channel's floor.
+ * @type {(chunk: Candidate, channel: string, floors: Numbers) => number}
+ */
 const scoreIn = (chunk, channel, floors) => Math.max(0, chunk.channels[channel]?.score ?? (floors[channel] ?? 0) / 2);
 const foundIn = (/** @type {Candidate} */ chunk) => CHANNELS.filter((channel) => chunk.channels[channel]);
 const sum = (/** @type {number[]} */ numbers) => numbers.reduce((all, each) => all + each, 0);
@@ -42,15 +46,19 @@ const METHODS = {
     const all = sum(CHANNELS.map((channel) => weights[channel])) || 1;
     return (chunk) => sum(CHANNELS.map((channel) => weights[channel] * scoreIn(chunk, channel, floors))) / all;
   },
-  rrf: (_, __, weights) => (chunk) => sum(foundIn(chunk).map((channel) => weights[channel] / (RRF_K + chunk.channels[channel].rank))),
-  max: (_, __, weights) => (chunk) => Math.max(0, ...foundIn(chunk).map((channel) => weights[channel] * chunk.channels[channel].score)),
+  rrf: (_, __, weights) => (chunk) =>
+    sum(foundIn(chunk).map((channel) => weights[channel] / (RRF_K + chunk.channels[channel].rank))),
+  max: (_, __, weights) => (chunk) =>
+    Math.max(0, ...foundIn(chunk).map((channel) => weights[channel] * chunk.channels[channel].score)),
 };
 
 /** @type {Method} */
 function byEvidence(chunks, floors, weights) {
   const most = Math.max(...CHANNELS.map((channel) => weights[channel]), Number.MIN_VALUE);
   const share = Object.fromEntries(CHANNELS.map((channel) => [channel, weights[channel] / most]));
-  const reference = Object.fromEntries(CHANNELS.map((channel) => [channel, weights[channel] > 0 ? fifth(chunks, channel) : 0]));
+  const reference = Object.fromEntries(
+    CHANNELS.map((channel) => [channel, weights[channel] > 0 ? fifth(chunks, channel) : 0]),
+  );
   reference.questions = Math.max(reference.questions, reference.text);
   const best = chunks.filter(({ channels }) => channels.text?.rank <= BEST_TEXTS);
   const asked = best.filter(({ channels }) => channels.questions).length / (best.length || 1);
@@ -59,7 +67,8 @@ function byEvidence(chunks, floors, weights) {
     const [question, text] = [out(q, reference.questions), out(t, reference.text)];
     const assumed = chunk.channels.questions ? 0 : (1 - asked) * text;
     const near = Math.max(share.questions * question, share.text * text);
-    const both = AGREEMENT * Math.sqrt(asked) * Math.min(share.questions * Math.max(question, assumed), share.text * text);
+    const weaker = Math.min(share.questions * Math.max(question, assumed), share.text * text);
+    const both = AGREEMENT * Math.sqrt(asked) * weaker;
     const words = share.bm25 * out(b, reference.bm25);
     const same = Math.min(share.questions, share.text) * SAME_GAIN * Math.max(0, q - SAME) * t;
     const x = near + both + words + same;
@@ -67,7 +76,8 @@ function byEvidence(chunks, floors, weights) {
   };
 }
 
-const out = (/** @type {number} */ score, /** @type {number} */ reference) => score + OUT * Math.max(0, score - reference);
+const out = (/** @type {number} */ score, /** @type {number} */ reference) =>
+  score + OUT * Math.max(0, score - reference);
 
 /** @param {Candidate[]} chunks @param {string} channel */
 function fifth(chunks, channel) {

@@ -12,9 +12,13 @@ const KINDS = [
   ["table", /\.(?:csv|tsv|xlsx|xlsm|xls|ods)$/i, /^text\/(?:csv|tab-separated-values)$|spreadsheet|ms-excel$/],
 ];
 
-/** Return how the original can be shown; null: only as a download. @param {{filename: string | null, external_id: string, media_type?: string | null}} document */
+/**
+ * Return how the original can be shown; null: only as a download.
+ * @param {{filename: string | null, external_id: string, media_type?: string | null}} document
+ */
 export function kindOf({ filename, external_id, media_type }) {
-  return KINDS.find(([, names, types]) => names.test(filename ?? external_id) || types.test(media_type ?? ""))?.[0] ?? null;
+  const kind = KINDS.find(([, names, types]) => names.test(filename ?? external_id) || types.test(media_type ?? ""));
+  return kind?.[0] ?? null;
 }
 
 /** @param {Kind} kind @param {number | null} page */
@@ -25,7 +29,8 @@ export function openingOf(kind, page) {
 
 /**
  * Link to the reader with the original.
- * @param {string} address of the passage in the reader @param {{filename: string | null, external_id: string, page: number | null}} chunk
+ * @param {string} address of the passage in the reader
+ * @param {{filename: string | null, external_id: string, page: number | null}} chunk
  */
 export function linkTo(address, chunk) {
   const kind = kindOf(chunk);

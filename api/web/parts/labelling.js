@@ -11,8 +11,18 @@ import { say } from "./words.js";
 const CANDIDATES = 9; // one digit key each
 
 /**
- * @typedef {{collection: string, set: string, waiting: Api["AskedQuestionView"][], found: Api["RetrievedChunkView"][] | null,
- *   ticked: Set<string>, done: number, problem: any, loaded: boolean, saving: boolean, again: () => Promise<void>}} Labelling
+ * @typedef {{
+ *   collection: string,
+ *   set: string,
+ *   waiting: Api["AskedQuestionView"][],
+ *   found: Api["RetrievedChunkView"][] | null,
+ *   ticked: Set<string>,
+ *   done: number,
+ *   problem: any,
+ *   loaded: boolean,
+ *   saving: boolean,
+ *   again: () => Promise<void>,
+ * }} Labelling
  */
 
 /** @type {Labelling | null} */
@@ -21,18 +31,31 @@ let saved = () => {};
 
 /**
  * Start with the users' questions that are not labelled yet.
- * @param {string} collection @param {string} set @param {Set<string>} labelled questions of the set @param {() => void} onSaved called after each saved question
+ * @param {string} collection @param {string} set @param {Set<string>} labelled questions of the set
+ * @param {() => void} onSaved called after each saved question
  */
 export async function label(collection, set, labelled, onSaved) {
   saved = onSaved;
   /** @type {Labelling} */
-  const session = (open = { collection, set, waiting: [], found: null, ticked: new Set(), done: 0, problem: null, loaded: false, saving: false, again: async () => {} });
+  const session = (open = {
+    collection,
+    set,
+    waiting: [],
+    found: null,
+    ticked: new Set(),
+    done: 0,
+    problem: null,
+    loaded: false,
+    saving: false,
+    again: async () => {},
+  });
   redraw();
   session.again = async () => {
     try {
       /** @type {Api["AskedQuestionPage"]} */
       const page = await get(`/v1/collections/${encodeURIComponent(collection)}/queries?limit=200`);
-      Object.assign(session, { waiting: page.items.filter((each) => !labelled.has(each.question)), loaded: true, problem: null });
+      const waiting = page.items.filter((each) => !labelled.has(each.question));
+      Object.assign(session, { waiting, loaded: true, problem: null });
       session.again = () => next(session);
       await session.again();
     } catch (problem) {
@@ -81,7 +104,10 @@ async function settle(session) {
   try {
     if (session.ticked.size) {
       const questions = [{ question: question.question, external_ids: [...session.ticked] }];
-      await post(`/v1/collections/${encodeURIComponent(session.collection)}/labelled-sets/${session.set}/questions`, { questions });
+      await post(
+        `/v1/collections/${encodeURIComponent(session.collection)}/labelled-sets/${session.set}/questions`,
+        { questions },
+      );
       session.done += 1;
       saved();
     }
@@ -118,12 +144,25 @@ export function labelling() {
   const [question] = session.waiting;
   /** @param {KeyboardEvent} event */
   const keyed = (event) => pressed(session, event);
-  return html`<section class="labelling" id="labelling" tabindex="-1" aria-label=${say`Label questions`} @keydown=${keyed}>
+  const facts = [
+    say`${plural(session.waiting.length, "question")} left`,
+    say`${count(session.done)} labelled`,
+    say`press 1–9 to select, Space for the next question`,
+  ];
+  return html`<section class="labelling" id="labelling" tabindex="-1"
+      aria-label=${say`Label questions`} @keydown=${keyed}>
     ${problemCard(session.problem, session.again)}
-    ${question ? one(session, question) : !session.loaded ? nothing : html`<p class="empty soft">${session.done ? html`${say`${plural(session.done, "question")} labelled.`} ` : nothing}${say`No more questions to label. Recent questions are kept for a few days.`}</p>`}
+    ${question ? one(session, question) : session.loaded ? ended(session) : nothing}
     <div class="tools"><button @click=${stopLabelling}>${say`Done`}</button>
-      <span class="soft small">${say`${plural(session.waiting.length, "question")} left`} \u00b7 ${say`${count(session.done)} labelled`} \u00b7 ${say`press 1–9 to select, Space for the next question`}</span></div>
+      <span class="soft small">${facts.join(" \u00b7 ")}</span></div>
   </section>`;
+}
+
+/** @param {Labelling} session */
+function ended({ done }) {
+  const labelled = done ? html`${say`${plural(done, "question")} labelled.`} ` : nothing;
+  const words = say`No more questions to label. Recent questions are kept for a few days.`;
+  return html`<p class="empty soft">${labelled}${words}</p>`;
 }
 
 /** @param {Labelling} session @param {Api["AskedQuestionView"]} question */
@@ -134,8 +173,11 @@ function one(session, question) {
     <p class="soft small">${plural(question.times, "time")} \u00b7 ${ago(question.last_at)}</p>
     ${found === null ? html`<p class="soft">${say`Searching\u2026`}</p>` : nothing}
     <ul role="list" class="candidates">${(found ?? []).map((chunk, index) => html`<li><label>
-      <input type="checkbox" .checked=${ticked.has(chunk.external_id)} @change=${() => tick(session, chunk.external_id)}>
+      <input type="checkbox" .checked=${ticked.has(chunk.external_id)}
+        @change=${() => tick(session, chunk.external_id)}>
       <span class="number soft">${index + 1}</span>
-      <span class="grow"><span class="name" dir="auto">${nameOf(chunk)}</span><span class="soft small" dir="auto">${opening(chunk.text, 220)}</span></span></label></li>`)}</ul>
-    <button class="main" ?disabled=${found === null} @click=${() => settle(session)}>${ticked.size ? say`Save and continue` : say`None of these: skip`}</button>`;
+      <span class="grow"><span class="name" dir="auto">${nameOf(chunk)}</span
+        ><span class="soft small" dir="auto">${opening(chunk.text, 220)}</span></span></label></li>`)}</ul>
+    <button class="main" ?disabled=${found === null} @click=${() => settle(session)}
+      >${ticked.size ? say`Save and continue` : say`None of these: skip`}</button>`;
 }

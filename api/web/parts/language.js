@@ -8,6 +8,8 @@ export function languagePicker() {
   const choose = (event) => chooseLanguage(event.target.value);
   const isChosen = Boolean(chosenLanguage());
   return html`<label class="picker language"><span class="hidden">${say`Language`}</span><select @change=${choose}>
-    ${LANGUAGES.map(([name, words]) => html`<option value=${name} lang=${name} ?selected=${name === language}>${words}</option>`)}
+    ${LANGUAGES.map(
+      ([name, words]) => html`<option value=${name} lang=${name} ?selected=${name === language}>${words}</option>`,
+    )}
     ${isChosen ? html`<option value="">${say`Browser\u2019s language`}</option>` : ""}</select></label>`;
 }

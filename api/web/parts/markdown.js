@@ -36,7 +36,9 @@ function block(token, cite, level) {
       return html`<p dir="auto">${inlines(token.tokens, cite)}</p>`;
     case "list":
       return token.ordered
-        ? html`<ol start=${token.start || 1}>${token.items.map((/** @type {any} */ item) => listed(item, cite, level + 1))}</ol>`
+        ? html`<ol start=${token.start || 1}>${token.items.map(
+            (/** @type {any} */ item) => listed(item, cite, level + 1),
+          )}</ol>`
         : html`<ul>${token.items.map((/** @type {any} */ item) => listed(item, cite, level + 1))}</ul>`;
     case "table":
       return table(token, cite);
@@ -59,7 +61,11 @@ function block(token, cite, level) {
 /** @param {any} item @param {Cite | undefined} cite @param {number} level */
 const listed = (item, cite, level) => html`<li dir="auto">${blocks(item.tokens, cite, level)}</li>`;
 
-/** Render lines as a table; null if they are not one. @param {string[]} lines head, delimiter and rows @param {(row: number) => boolean} isMarked */
+/**
+ * Render lines as a table; null if they are not one.
+ * @param {string[]} lines head, delimiter and rows
+ * @param {(row: number) => boolean} isMarked
+ */
 export function tableOf(lines, isMarked) {
   const [token] = new Lexer({ gfm: true, breaks: true }).lex(lines.join("\n"));
   return token?.type === "table" ? table(token, undefined, isMarked) : null;
@@ -69,9 +75,15 @@ export function tableOf(lines, isMarked) {
 function table(token, cite, isMarked = () => false) {
   /** @param {any} cell */
   const side = (cell) => (cell.align === "right" || cell.align === "center" ? cell.align : "");
+  /** @param {any} cell */
+  const head = (cell) => html`<th class=${side(cell)}>${inlines(cell.tokens, cite)}</th>`;
+  /** @param {any[]} cells @param {number} index */
+  const row = (cells, index) => html`<tr class=${isMarked(index) ? "cited-row" : nothing}>${cells.map(
+    (cell) => html`<td class=${side(cell)}>${inlines(cell.tokens, cite)}</td>`,
+  )}</tr>`;
   return html`<div class="table-box" tabindex="0" role="region" aria-label=${say`Table`}><table>
-    <thead><tr>${token.header.map((/** @type {any} */ cell) => html`<th class=${side(cell)}>${inlines(cell.tokens, cite)}</th>`)}</tr></thead>
-    <tbody>${token.rows.map((/** @type {any[]} */ row, /** @type {number} */ index) => html`<tr class=${isMarked(index) ? "cited-row" : nothing}>${row.map((cell) => html`<td class=${side(cell)}>${inlines(cell.tokens, cite)}</td>`)}</tr>`)}</tbody>
+    <thead><tr>${token.header.map(head)}</tr></thead>
+    <tbody>${token.rows.map(row)}</tbody>
   </table></div>`;
 }
 
@@ -91,8 +103,10 @@ function inline(token, cite) {
       return html`<code>${token.text}</code>`;
     case "br":
       return html`<br>`;
-    case "link":
-      return token.text === token.href || `mailto:${token.text}` === token.href ? token.text : html`${inlines(token.tokens)} <span class="target">(${token.href})</span>`;
+    case "link": {
+      const isAddress = token.text === token.href || `mailto:${token.text}` === token.href;
+      return isAddress ? token.text : html`${inlines(token.tokens)} <span class="target">(${token.href})</span>`;
+    }
     case "image":
       return picture(token.text);
     case "checkbox":

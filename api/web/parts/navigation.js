@@ -23,7 +23,12 @@ const GROUPS = [
       { path: "/tenants", words: say`Tenants`, sign: "building-2", scope: "operator", letter: "n", first: true },
     ],
   },
-  { name: "", screens: [{ path: "/ask", words: say`Ask`, sign: "message-circle-question-mark", scope: "ask", letter: "a", first: true }] },
+  {
+    name: "",
+    screens: [
+      { path: "/ask", words: say`Ask`, sign: "message-circle-question-mark", scope: "ask", letter: "a", first: true },
+    ],
+  },
   {
     name: say`Library`,
     screens: [
@@ -91,7 +96,10 @@ export function navigation(path) {
     <span class="mark" aria-hidden="true">${logo()}foreask</span>
     ${GROUPS.map((group) => links(group, current))}
     <div class="foot">${account()}${languagePicker()}</div>
-    <button class="menu" aria-expanded=${open} data-current=${Boolean(current && !current.first)} @click=${toggle}>${icon("menu")}${say`Menu`}</button>
+    <button class="menu"
+      aria-expanded=${open}
+      data-current=${Boolean(current && !current.first)}
+      @click=${toggle}>${icon("menu")}${say`Menu`}</button>
   </nav>`;
 }
 

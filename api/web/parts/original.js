@@ -11,10 +11,24 @@ import { say } from "./words.js";
 /** @typedef {[number, number]} Span */
 /**
  * A shown original. `note` describes the shown part; `show` shows the part with a passage.
- * @typedef {{note: () => string, tools: () => unknown, body: () => unknown, show: (chunk: Api["ChunkView"], sentences: Span[]) => Promise<void>,
- *   onKey: (event: KeyboardEvent) => void, close: () => void}} Viewer
+ * @typedef {{
+ *   note: () => string,
+ *   tools: () => unknown,
+ *   body: () => unknown,
+ *   show: (chunk: Api["ChunkView"], sentences: Span[]) => Promise<void>,
+ *   onKey: (event: KeyboardEvent) => void,
+ *   close: () => void,
+ * }} Viewer
  */
-/** @typedef {{key: string, file: string, viewer: Viewer | null, opening: Promise<Viewer> | null, problem: string}} Original */
+/**
+ * @typedef {{
+ *   key: string,
+ *   file: string,
+ *   viewer: Viewer | null,
+ *   opening: Promise<Viewer> | null,
+ *   problem: string,
+ * }} Original
+ */
 
 /** @returns {Original} */
 const none = () => ({ key: "", file: "", viewer: null, opening: null, problem: "" });
@@ -26,14 +40,21 @@ export function forgetOriginal() {
   current = none();
 }
 
-/** @param {Api["DocumentView"]} document @param {Api["ChunkView"]} chunk @param {Span[]} sentences of its text @param {() => void} close */
+/**
+ * @param {Api["DocumentView"]} document
+ * @param {Api["ChunkView"]} chunk
+ * @param {Span[]} sentences of its text
+ * @param {() => void} close
+ */
 export function originalView(document, chunk, sentences, close) {
   show(document, chunk, sentences);
   const { viewer, problem } = current;
   /** @param {KeyboardEvent} event */
   const pressed = (event) => (event.key === "Escape" ? close() : viewer?.onKey(event));
   return html`<section class="original" aria-labelledby="original-title" @keydown=${pressed}>
-    <header class="bar-line"><h2 class="grow clip" id="original-title" tabindex="-1" dir="auto">${document.filename ?? nameOf(document)}</h2>
+    <header class="bar-line">
+      <h2 class="grow clip" id="original-title" tabindex="-1" dir="auto"
+        >${document.filename ?? nameOf(document)}</h2>
       ${viewer && !problem ? viewer.tools() : nothing}
       <button class="quiet" aria-label=${say`Close original`} @click=${close}>${icon("x")}</button></header>
     <p class="small soft" role="status">${problem || viewer?.note() || say`Opening the original\u2026`}</p>
@@ -41,7 +62,12 @@ export function originalView(document, chunk, sentences, close) {
   </section>`;
 }
 
-/** Show the original, unless it is shown. @param {Api["DocumentView"]} document @param {Api["ChunkView"]} chunk @param {Span[]} sentences */
+/**
+ * Show the original, unless it is shown.
+ * @param {Api["DocumentView"]} document
+ * @param {Api["ChunkView"]} chunk
+ * @param {Span[]} sentences
+ */
 async function show(document, chunk, sentences) {
   const file = `${document.id} ${chunk.version}`;
   const key = `${file} ${chunk.id} ${sentences.join(" ")}`;
@@ -69,14 +95,17 @@ async function show(document, chunk, sentences) {
 async function open(document, version) {
   const address = `/v1/documents/${document.id}`;
   const kind = kindOf(document);
-  if (kind === "table") return (await import("./sheet.js")).openSheet(await (await bytes(`${address}/text?version=${version}`)).text());
+  if (kind === "table") {
+    const { openSheet } = await import("./sheet.js");
+    return openSheet(await (await bytes(`${address}/text?version=${version}`)).text());
+  }
   const file = await bytes(`${address}/content?version=${version}`);
   return kind === "pdf" ? (await import("./pdf.js")).openPdf(file) : openPicture(file, nameOf(document));
 }
 
 /**
- * Return the raster type of a file by its first bytes: the declared type is the uploader's. An SVG is a document, and is
- * not shown.
+ * Return the raster type of a file by its first bytes: the declared type is the uploader's. An SVG is a document, and
+ * is not shown.
  * @param {string} head
  */
 function pictureType(head) {
@@ -99,7 +128,8 @@ async function openPicture(file, name) {
   return {
     note: () => note,
     tools: () => nothing,
-    body: () => html`<div class="sheet-box" tabindex="0" role="region" aria-label=${say`Picture`}><img src=${address} alt=${name} @error=${failed}></div>`,
+    body: () => html`<div class="sheet-box" tabindex="0" role="region" aria-label=${say`Picture`}
+      ><img src=${address} alt=${name} @error=${failed}></div>`,
     show: async () => {},
     onKey: () => {},
     close: () => URL.revokeObjectURL(address),

@@ -1,7 +1,10 @@
-// A passage in the text of PDF pages. Only letters and digits are compared: white space, hyphens, punctuation, ligatures
-// and accents differ between a page and the text that was extracted from it.
+// A passage in the text of PDF pages. Only letters and digits are compared: white space, hyphens, punctuation,
+// ligatures and accents differ between a page and the text that was extracted from it.
 
-/** @typedef {{page: number, item: number, start: number, end: number}} Mark a part of a text item; `page` counts from 0 */
+/**
+ * @typedef {{page: number, item: number, start: number, end: number}} Mark
+ *   a part of a text item; `page` counts from 0
+ */
 /** @typedef {[number, number]} Span half-open */
 
 const LETTER = /[\p{L}\p{N}]/u;
@@ -16,14 +19,19 @@ const ENOUGH = 0.5; // share of a passage's letters
 
 /**
  * Locate sentences of a passage, or the passage itself, on consecutive pages.
- * @param {string[][]} pages the text items of each page @param {string} text of the passage @param {Span[]} sentences positions in its characters
- * @returns {{marks: Mark[], share: number}} share of the letters that were located; nothing is marked if it is a small one
+ * @param {string[][]} pages the text items of each page @param {string} text of the passage
+ * @param {Span[]} sentences positions in its characters
+ * @returns {{marks: Mark[], share: number}} share of the letters that were located; nothing is marked if it is a small
+ *   one
  */
 export function locate(pages, text, sentences) {
   const { letters, places } = lettersOf(pages);
   const characters = [...text.replace(NOISE, (noise) => " ".repeat([...noise].length))];
   const offsets = [0];
-  const needle = characters.map(folded).map((letter) => (offsets.push((offsets.at(-1) ?? 0) + letter.length), letter)).join("");
+  const needle = characters
+    .map(folded)
+    .map((letter) => (offsets.push((offsets.at(-1) ?? 0) + letter.length), letter))
+    .join("");
   const last = characters.length;
   const wanted = (sentences.length ? sentences : parts(characters))
     .map(([start, end]) => [offsets[Math.min(start, last)], offsets[Math.min(end, last)]])
@@ -57,9 +65,15 @@ function lettersOf(pages) {
   return { letters, places };
 }
 
-/** Return lines, divided after full stops: a page may have them in another order. @param {string[]} characters @returns {Span[]} */
+/**
+ * Return lines, divided after full stops: a page may have them in another order.
+ * @param {string[]} characters
+ * @returns {Span[]}
+ */
 function parts(characters) {
-  const isEnd = (/** @type {string} */ character, /** @type {number} */ index) => character === "\n" || (character === " " && /[.!?]/.test(characters[index - 1] ?? ""));
+  /** @param {string} character @param {number} index */
+  const isEnd = (character, index) =>
+    character === "\n" || (character === " " && /[.!?]/.test(characters[index - 1] ?? ""));
   const ends = characters.flatMap((character, index) => (isEnd(character, index) ? [index] : []));
   return [-1, ...ends].map((before, index) => [before + 1, ends[index] ?? characters.length]);
 }
@@ -82,7 +96,11 @@ function positions(letters, needle, start, end) {
   return [[first, first + length], [second, second + rest.length]];
 }
 
-/** Return the length of the longest start of a text that occurs in the letters. @param {string} letters @param {string} text */
+/**
+ * Return the length of the longest start of a text that occurs in the letters.
+ * @param {string} letters
+ * @param {string} text
+ */
 function sharedLength(letters, text) {
   let [low, high] = [0, text.length];
   while (low < high) {
@@ -99,7 +117,8 @@ function position(letters, needle, start, end) {
   const isWhole = text.length === needle.length;
   let best = { at: -1, score: -1, isOnly: false };
   for (let at = letters.indexOf(text); at >= 0; at = letters.indexOf(text, at + 1)) {
-    const score = agreement(letters, at, needle, start, -1) + agreement(letters, at + text.length - 1, needle, end - 1, 1);
+    const before = agreement(letters, at, needle, start, -1);
+    const score = before + agreement(letters, at + text.length - 1, needle, end - 1, 1);
     if (score === best.score) best.isOnly = false;
     if (score > best.score) best = { at, score, isOnly: true };
   }
@@ -107,7 +126,14 @@ function position(letters, needle, start, end) {
   return text.length + best.score >= (isWhole ? ALONE : SURE) ? best.at : null;
 }
 
-/** Count equal letters next to two positions. @param {string} one @param {number} at @param {string} other @param {number} place @param {number} step */
+/**
+ * Count equal letters next to two positions.
+ * @param {string} one
+ * @param {number} at
+ * @param {string} other
+ * @param {number} place
+ * @param {number} step
+ */
 function agreement(one, at, other, place, step) {
   let count = 0;
   while (count < CONTEXT) {
@@ -118,20 +144,31 @@ function agreement(one, at, other, place, step) {
   return count;
 }
 
-/** Join marks that only white space or punctuation separates. @param {string[][]} pages @param {Mark[]} marks @returns {Mark[]} */
+/**
+ * Join marks that only white space or punctuation separates.
+ * @param {string[][]} pages
+ * @param {Mark[]} marks
+ * @returns {Mark[]}
+ */
 function joined(pages, marks) {
   /** @type {Mark[]} */
   const result = [];
   for (const mark of marks) {
     const before = result.at(-1);
     const isNext = before?.page === mark.page && before.item === mark.item && before.end <= mark.start;
-    if (before && isNext && !LETTER.test(pages[mark.page][mark.item].slice(before.end, mark.start))) before.end = mark.end;
-    else result.push({ ...mark });
+    if (before && isNext && !LETTER.test(pages[mark.page][mark.item].slice(before.end, mark.start))) {
+      before.end = mark.end;
+    } else result.push({ ...mark });
   }
   return result;
 }
 
-/** @param {string[][]} pages @param {[number, number, number, number][]} places @param {Span} span of letters @returns {Mark[]} */
+/**
+ * @param {string[][]} pages
+ * @param {[number, number, number, number][]} places
+ * @param {Span} span of letters
+ * @returns {Mark[]}
+ */
 function marksOf(pages, places, [first, last]) {
   /** @type {Mark[]} */
   const marks = [];

@@ -1,5 +1,5 @@
-// A PDF, one page at a time, with a passage highlighted. pdf.js draws it on a canvas: scripts, forms and links of the file
-// do nothing, and its worker may reach nothing.
+// A PDF, one page at a time, with a passage highlighted. pdf.js draws it on a canvas: scripts, forms and links of the
+// file do nothing, and its worker may reach nothing.
 
 import { html } from "../vendor/lit-html.js";
 import { redraw } from "../store.js";
@@ -18,12 +18,16 @@ const ZOOMS = [0.5, 0.75, 1, 1.25, 1.5, 2, 3]; // 1: the width of the panel
 
 /** @import { Viewer } from "./original.js" */
 /** @typedef {{items: any[], strings: string[], content: any}} PageText */
-/** The pages with the passage. `share` of the located letters. @typedef {{first: number, marks: import("./pdf-text.js").Mark[], share: number}} Found */
+/**
+ * The pages with the passage. `share` of the located letters.
+ * @typedef {{first: number, marks: import("./pdf-text.js").Mark[], share: number}} Found
+ */
 
 /** @type {any} */
 let policy = null;
 function newWorker() {
-  policy ??= /** @type {any} */ (globalThis).trustedTypes?.createPolicy("foreask-worker", { createScriptURL: () => WORKER });
+  const rules = { createScriptURL: () => WORKER };
+  policy ??= /** @type {any} */ (globalThis).trustedTypes?.createPolicy("foreask-worker", rules);
   return new Worker(policy?.createScriptURL("") ?? WORKER, { type: "module" });
 }
 
@@ -37,13 +41,26 @@ export async function openPdf(file) {
   const data = new Uint8Array(await file.arrayBuffer());
   // The decoders of pictures are scripts, because WebAssembly would need a weaker policy.
   const addresses = { wasmUrl: LIBRARY, cMapUrl: `${LIBRARY}cmaps/`, cMapPacked: true };
-  const task = pdfjs.getDocument({ data, worker, verbosity: 0, ...addresses, useWasm: false, useWorkerFetch: false, enableXfa: false, maxImageSize: 100_000_000 });
+  const task = pdfjs.getDocument({
+    data,
+    worker,
+    verbosity: 0,
+    ...addresses,
+    useWasm: false,
+    useWorkerFetch: false,
+    enableXfa: false,
+    maxImageSize: 100_000_000,
+  });
   try {
     return new PdfView(pdfjs, await task.promise, () => port.terminate());
   } catch (problem) {
     port.terminate();
     const isLocked = problem.name === "PasswordException";
-    throw new Error(isLocked ? say`This PDF needs a password. You can download it.` : say`This PDF is damaged and cannot be drawn. You can download it.`);
+    throw new Error(
+      isLocked
+        ? say`This PDF needs a password. You can download it.`
+        : say`This PDF is damaged and cannot be drawn. You can download it.`,
+    );
   }
 }
 
@@ -81,7 +98,12 @@ class PdfView {
     /** @type {Map<number, Promise<PageText>>} */
     this.texts = new Map();
     this.hasText = true;
-    this.box = Object.assign(document.createElement("div"), { className: "sheet-box", tabIndex: 0, role: "region", ariaLabel: say`Page` });
+    this.box = Object.assign(document.createElement("div"), {
+      className: "sheet-box",
+      tabIndex: 0,
+      role: "region",
+      ariaLabel: say`Page`,
+    });
     this.sheet = Object.assign(document.createElement("div"), { className: "sheet" });
     this.box.append(this.sheet);
     this.observer = new ResizeObserver(() => this.width && this.width !== this.box.clientWidth && this.draw());
@@ -105,21 +127,33 @@ class PdfView {
     if (!marks.length) return texts.missing;
     if (!pages.includes(this.number)) return texts.elsewhere(listed(pages.map(count)));
     const others = pages.filter((page) => page !== this.number);
-    const rest = share < 0.9 ? say`A part of it was not found.` : others.length ? say`It continues on page ${listed(others.map(count))}.` : "";
+    const continued = others.length ? say`It continues on page ${listed(others.map(count))}.` : "";
+    const rest = share < 0.9 ? say`A part of it was not found.` : continued;
     return `${texts.shown} ${rest}`.trim();
   }
 
-  tools = () => html`<button class="quiet" aria-label=${say`Previous page`} ?disabled=${this.number <= 1} @click=${() => this.turn(-1)}>${icon("chevron-left")}</button>
-    <button class="quiet" aria-label=${say`Next page`} ?disabled=${this.number >= this.file.numPages} @click=${() => this.turn(1)}>${icon("chevron-right")}</button>
-    <button class="quiet" aria-label=${say`Zoom out`} ?disabled=${this.zoom === ZOOMS[0]} @click=${() => this.magnify(-1)}>${icon("minus")}</button>
-    <button class="quiet" aria-label=${say`Zoom in`} ?disabled=${this.zoom === ZOOMS.at(-1)} @click=${() => this.magnify(1)}>${icon("plus")}</button>
-    <button class="quiet" aria-pressed=${String(this.zoom === 1)} @click=${() => this.magnify(0)}>${say`Fit width`}</button>`;
+  tools = () => html`<button class="quiet" aria-label=${say`Previous page`}
+      ?disabled=${this.number <= 1} @click=${() => this.turn(-1)}>${icon("chevron-left")}</button>
+    <button class="quiet" aria-label=${say`Next page`}
+      ?disabled=${this.number >= this.file.numPages} @click=${() => this.turn(1)}>${icon("chevron-right")}</button>
+    <button class="quiet" aria-label=${say`Zoom out`}
+      ?disabled=${this.zoom === ZOOMS[0]} @click=${() => this.magnify(-1)}>${icon("minus")}</button>
+    <button class="quiet" aria-label=${say`Zoom in`}
+      ?disabled=${this.zoom === ZOOMS.at(-1)} @click=${() => this.magnify(1)}>${icon("plus")}</button>
+    <button class="quiet" aria-pressed=${String(this.zoom === 1)}
+      @click=${() => this.magnify(0)}>${say`Fit width`}</button>`;
 
   /** @param {KeyboardEvent} event */
   onKey = (event) => {
     if (event.metaKey || event.ctrlKey || event.altKey || event.shiftKey) return;
     /** @type {Record<string, () => unknown>} */
-    const actions = { ArrowLeft: () => this.turn(-1), ArrowRight: () => this.turn(1), "-": () => this.magnify(-1), "+": () => this.magnify(1), 0: () => this.magnify(0) };
+    const actions = {
+      ArrowLeft: () => this.turn(-1),
+      ArrowRight: () => this.turn(1),
+      "-": () => this.magnify(-1),
+      "+": () => this.magnify(1),
+      0: () => this.magnify(0),
+    };
     if (this.zoom > 1 && event.key.startsWith("Arrow")) return; // the page scrolls sideways
     if (!actions[event.key]) return;
     event.preventDefault();
@@ -155,16 +189,24 @@ class PdfView {
     const found = await this.find(first, chunk.text, sentences);
     const hasText = (await this.textOf(first)).strings.some((string) => string.trim());
     if (showing !== this.showing) return;
-    Object.assign(this, { found, hasText, isSentence: sentences.length > 0, number: first + (found.marks[0]?.page ?? 0) });
+    const number = first + (found.marks[0]?.page ?? 0);
+    Object.assign(this, { found, hasText, isSentence: sentences.length > 0, number });
     await this.draw();
   };
 
-  /** Locate a passage that starts on a page. @param {number} first @param {string} text @param {[number, number][]} sentences @returns {Promise<Found>} */
+  /**
+   * Locate a passage that starts on a page.
+   * @param {number} first
+   * @param {string} text
+   * @param {[number, number][]} sentences
+   * @returns {Promise<Found>}
+   */
   async find(first, text, sentences) {
     /** @type {Found} */
     let best = { first, marks: [], share: 0 };
     const pages = [];
-    for (let number = first; number < first + CONTINUED && number <= this.file.numPages && best.share < 0.99; number++) {
+    const end = Math.min(first + CONTINUED, this.file.numPages + 1);
+    for (let number = first; number < end && best.share < 0.99; number++) {
       pages.push((await this.textOf(number)).strings);
       const found = locate(pages, text, sentences);
       if (found.share > best.share) best = { first, ...found };
@@ -214,13 +256,21 @@ class PdfView {
     const scale = Math.min((this.zoom * this.width) / unit.width, MOST_HEIGHT / unit.height);
     const viewport = page.getViewport({ scale });
     const { width, height } = viewport;
-    const ratio = Math.min(devicePixelRatio, Math.sqrt(MOST_PIXELS / (width * height)), MOST_SIDE / Math.max(width, height));
-    const canvas = Object.assign(document.createElement("canvas"), { width: Math.ceil(width * ratio), height: Math.ceil(height * ratio) });
+    const ratio = Math.min(
+      devicePixelRatio,
+      Math.sqrt(MOST_PIXELS / (width * height)),
+      MOST_SIDE / Math.max(width, height),
+    );
+    const canvas = Object.assign(document.createElement("canvas"), {
+      width: Math.ceil(width * ratio),
+      height: Math.ceil(height * ratio),
+    });
     this.rendering = page.render({ canvas, viewport: page.getViewport({ scale: scale * ratio }) });
     await this.rendering.promise;
     const layer = Object.assign(document.createElement("div"), { className: "text-layer" });
     layer.style.setProperty("--total-scale-factor", String(scale));
-    const text = new this.pdfjs.TextLayer({ textContentSource: (await this.textOf(number)).content, container: layer, viewport });
+    const source = (await this.textOf(number)).content;
+    const text = new this.pdfjs.TextLayer({ textContentSource: source, container: layer, viewport });
     await text.render();
     return { width, height, layers: [canvas, layer], spans: text.textDivs };
   }
@@ -228,7 +278,8 @@ class PdfView {
   /** Highlight the passage on the drawn page. @param {HTMLElement[]} spans of the text items */
   mark(spans) {
     const origin = this.sheet.getBoundingClientRect();
-    const marks = this.found.marks.filter((mark) => mark.page + this.found.first === this.number).flatMap(({ item, start, end }) => {
+    const onPage = this.found.marks.filter((mark) => mark.page + this.found.first === this.number);
+    const marks = onPage.flatMap(({ item, start, end }) => {
       const node = spans[item]?.firstChild;
       if (!(node instanceof Text)) return [];
       const range = document.createRange();
@@ -237,7 +288,12 @@ class PdfView {
       return [...range.getClientRects()];
     }).map((place) => {
       const mark = Object.assign(document.createElement("div"), { className: "page-mark" });
-      Object.assign(mark.style, { left: `${place.left - origin.left}px`, top: `${place.top - origin.top}px`, width: `${place.width}px`, height: `${place.height}px` });
+      Object.assign(mark.style, {
+        left: `${place.left - origin.left}px`,
+        top: `${place.top - origin.top}px`,
+        width: `${place.width}px`,
+        height: `${place.height}px`,
+      });
       return mark;
     });
     this.sheet.querySelector("canvas")?.after(...marks);

@@ -6,9 +6,9 @@ import { notify } from "./notice.js";
 const INTERVAL = 2000; // milliseconds between two polls
 
 /**
- * Return functions that read again until the next stop. A failed read stores its problem, and the next one waits as long
- * as the server demands. `poll` reads at once, and does nothing after a stop: the screen may have been closed while an
- * action was waiting for its reply.
+ * Return functions that read again until the next stop. A failed read stores its problem, and the next one waits as
+ * long as the server demands. `poll` reads at once, and does nothing after a stop: the screen may have been closed
+ * while an action was waiting for its reply.
  * @param {{problem: any}} state @param {() => Promise<void>} read
  */
 export function polling(state, read) {

@@ -12,8 +12,8 @@ const METRICS = /** @type {const} */ ([["mrr@10", "MRR"], ["recall@1", "R@1"], [
 const FEW = 30;
 const SHOWN = 10;
 // Weights that make Explain rank as the strategy does.
-/** @type {Record<string, string>} */
-const WEIGHTS = { questions: "1,0,0", text: "0,1,0", bm25: "0,0,1" }; // the other strategies use the collection's weights
+/** The other strategies use the collection's weights. @type {Record<string, string>} */
+const WEIGHTS = { questions: "1,0,0", text: "0,1,0", bm25: "0,0,1" };
 
 /**
  * @typedef {Record<string, any>} Row results of one strategy
@@ -22,15 +22,26 @@ const WEIGHTS = { questions: "1,0,0", text: "0,1,0", bm25: "0,0,1" }; // the oth
  *   left_out: {strategy: string, reason: string}[], per_query: Record<string, Record<string, number>>}} Results
  */
 
-/** @param {Results} results @param {string} chosen strategy whose questions are shown @param {(strategy: string) => void} choose */
+/**
+ * @param {Results} results
+ * @param {string} chosen strategy whose questions are shown
+ * @param {(strategy: string) => void} choose
+ */
 export function report(results, chosen, choose) {
   const low = Math.min(0.9, Math.floor(Math.min(...results.rows.map((row) => row["ndcg@10_low"])) * 10) / 10);
-  return html`${results.queries < FEW ? html`<p class="warning">${say`${plural(results.queries, "question")} is too few to detect small differences. Label at least ${FEW}.`}</p>` : nothing}
+  const baseline = results.baseline ?? say`none`;
+  const scale = say`Scale: ${decimal(low, 1)} to 1. p: probability of a difference from ${baseline} at least this large by chance. Time: median of a query, without embedding.`;
+  const few = say`${plural(results.queries, "question")} is too few to detect small differences. Label at least ${FEW}.`;
+  const skipped = results.left_out.map((each) => say`${each.strategy} was skipped: ${each.reason}`);
+  const notes = new Set([...skipped, ...results.notes]);
+  return html`${results.queries < FEW ? html`<p class="warning">${few}</p>` : nothing}
     <div class="compared scrolls" tabindex="0" role="region" aria-label=${say`Strategies`}>
       ${measured(results, low, chosen, choose)}</div>
-    <p class="soft small">${say`Scale: ${decimal(low, 1)} to 1. p: probability of a difference from ${results.baseline ?? say`none`} at least this large by chance. Time: median of a query, without embedding.`}</p>
-    ${[...new Set([...results.left_out.map((each) => say`${each.strategy} was skipped: ${each.reason}`), ...results.notes])].map((note) => html`<p class="soft small" dir="auto">${note}</p>`)}
-    ${chosen && results.baseline && results.per_query[chosen] ? questions(results, chosen, results.baseline) : nothing}`;
+    <p class="soft small">${scale}</p>
+    ${[...notes].map((note) => html`<p class="soft small" dir="auto">${note}</p>`)}
+    ${chosen && results.baseline && results.per_query[chosen]
+      ? questions(results, chosen, results.baseline)
+      : nothing}`;
 }
 
 /**
@@ -95,30 +106,51 @@ function questions(results, chosen, baseline) {
   const equal = changes.length - better.length - worse.length;
   return html`<h2>${say`${chosen} vs. ${baseline}, by question`}</h2>
     ${differences(changes)}
-    <p><span class="good">${say`${count(better.length)} better`}</span> \u00b7 ${say`${count(equal)} equal`} \u00b7 <span class="bad">${say`${count(worse.length)} worse`}</span></p>
+    <p><span class="good">${say`${count(better.length)} better`}</span> \u00b7
+      ${say`${count(equal)} equal`} \u00b7
+      <span class="bad">${say`${count(worse.length)} worse`}</span></p>
     ${listed(say`Worse`, worse, chosen, baseline, true)} ${listed(say`Better`, better, chosen, baseline, false)}`;
 }
 
-/** Draw each question's difference as a bar, best first. The lists below show the same in text. @param {Difference[]} changes */
+/**
+ * Draw each question's difference as a bar, best first. The lists below show the same in text.
+ * @param {Difference[]} changes
+ */
 function differences(changes) {
   const width = 100 / changes.length;
   const most = Math.max(0.1, ...changes.map(({ now, before }) => Math.abs(now - before)));
-  return svg`<svg class="differences" viewBox="0 0 100 40" preserveAspectRatio="none" role="img" aria-label=${say`Difference per question, best first`}>
+  return svg`<svg class="differences" viewBox="0 0 100 40" preserveAspectRatio="none"
+      role="img" aria-label=${say`Difference per question, best first`}>
     <line class="track" x1="0" x2="100" y1="20" y2="20"></line>
-    ${changes.map(({ now, before }, index) => svg`<rect class=${now < before ? "worse" : "better"} x=${index * width} width=${width * 0.85}
-      y=${now < before ? 20 : 20 - ((now - before) / most) * 20} height=${Math.max(0.4, (Math.abs(now - before) / most) * 20)}></rect>`)}</svg>`;
+    ${changes.map(({ now, before }, index) => svg`<rect class=${now < before ? "worse" : "better"}
+      x=${index * width}
+      width=${width * 0.85}
+      y=${now < before ? 20 : 20 - ((now - before) / most) * 20}
+      height=${Math.max(0.4, (Math.abs(now - before) / most) * 20)}></rect>`)}</svg>`;
 }
 
-/** @param {string} words @param {Difference[]} changes @param {string} chosen @param {string} baseline @param {boolean} isOpen */
+/**
+ * @param {string} words
+ * @param {Difference[]} changes
+ * @param {string} chosen
+ * @param {string} baseline
+ * @param {boolean} isOpen
+ */
 function listed(words, changes, chosen, baseline, isOpen) {
   if (!changes.length) return nothing;
-  const explain = (/** @type {string} */ question, /** @type {string} */ strategy) => (strategy in WEIGHTS
-    ? html`<a href=${`${ROOT}/lab/explain#q=${encodeURIComponent(question)}&weights=${WEIGHTS[strategy]}`}>${say`as ${strategy}`}</a>` : nothing);
+  const explain = (/** @type {string} */ question, /** @type {string} */ strategy) => {
+    if (!(strategy in WEIGHTS)) return nothing;
+    const address = `${ROOT}/lab/explain#q=${encodeURIComponent(question)}&weights=${WEIGHTS[strategy]}`;
+    return html`<a href=${address}>${say`as ${strategy}`}</a>`;
+  };
   return html`<details ?open=${isOpen}><summary>${words}: ${plural(changes.length, "question")}</summary>
     <ul class="questions wrapping" role="list">${changes.slice(0, SHOWN).map(({ question, now, before }) => html`<li>
       <span class="grow" dir="auto">${question}</span><span class="number">${score(before)} \u2192 ${score(now)}</span>
-      <span class="small">${say`Explain`} ${explain(question, chosen)} ${explain(question, baseline)}</span></li>`)}</ul>
-    ${changes.length > SHOWN ? html`<p class="soft small">${say`and ${count(changes.length - SHOWN)} more with smaller differences`}</p>` : nothing}</details>`;
+      <span class="small">${say`Explain`} ${explain(question, chosen)} ${explain(question, baseline)}</span>
+    </li>`)}</ul>
+    ${changes.length > SHOWN
+      ? html`<p class="soft small">${say`and ${count(changes.length - SHOWN)} more with smaller differences`}</p>`
+      : nothing}</details>`;
 }
 
 /** @param {Api["DifferenceView"][]} items */

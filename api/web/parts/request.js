@@ -21,5 +21,6 @@ export function asRequest(method, path, body) {
   /** @param {On<HTMLDetailsElement>} event */
   const opens = (event) => toggled(event.target.open);
   return html`<details class="request" .open=${opened} @toggle=${opens}>
-    <summary class="soft small">${say`Show raw request`}</summary>${opened && write ? write(method, path, body) : nothing}</details>`;
+    <summary class="soft small">${say`Show raw request`}</summary>
+    ${opened && write ? write(method, path, body) : nothing}</details>`;
 }

@@ -17,7 +17,8 @@ Up to five unused days may be taken until the end of March of the next year. Aft
 Please call the front desk before ten in the morning. A doctor's note is needed from the third day on.`,
   "Travel": `# Travel
 
-Book trains through the office in Bremen, at least a week ahead. First class is paid for journeys of more than four hours.
+Book trains through the office in Bremen, at least a week ahead. \
+First class is paid for journeys of more than four hours.
 
 ## Meals
 
@@ -44,6 +45,13 @@ Report a lost device to IT on the same day, so that its data can be erased remot
 /** Upload the sample into a collection of its own. Uploading it again changes nothing. */
 export async function addSample() {
   for (const [title, text] of Object.entries(DOCUMENTS)) {
-    await post("/v1/documents", { text, title, filename: `${title.toLowerCase()}.md`, external_id: `sample-${title.toLowerCase()}`, collection: COLLECTION });
+    const name = title.toLowerCase();
+    await post("/v1/documents", {
+      text,
+      title,
+      filename: `${name}.md`,
+      external_id: `sample-${name}`,
+      collection: COLLECTION,
+    });
   }
 }

@@ -36,7 +36,9 @@ export async function loadUnread(document) {
   }
   const now = scan;
   const page = await get(`/v1/dead-letters?document_id=${document.id}&limit=${MOST}`);
-  now.letters = page.items.filter((letter) => letter.kind === "page").sort((one, other) => (one.ordinal ?? 0) - (other.ordinal ?? 0));
+  now.letters = page.items
+    .filter((letter) => letter.kind === "page")
+    .sort((one, other) => (one.ordinal ?? 0) - (other.ordinal ?? 0));
 }
 
 /** Release the picture, and continue with another document. */
@@ -50,13 +52,32 @@ function release() {
   Object.assign(scan, { page: "", picture: "", problem: "" });
 }
 
-/** Show the progress of reading, and pages that could not be read. @param {Api["DocumentView"]} document @param {() => unknown} then called after a retry */
+/**
+ * Show the progress of reading, and pages that could not be read.
+ * @param {Api["DocumentView"]} document
+ * @param {() => unknown} then called after a retry
+ */
 export function pagesOf(document, then) {
   const done = document.pages_read + document.pages_unread;
-  return html`${document.state === "reading" ? html`<div role="progressbar" aria-label=${say`Pages read`} aria-valuemin="0" aria-valuemax=${document.pages} aria-valuenow=${done}>${bar(done / document.pages, "working")}</div>` : nothing}
-    ${document.pages_unread ? html`<section class="trouble" aria-label=${say`Unread pages`}><p class="bar-line"><span class="grow">${say`${plural(document.pages_unread, "page")} of ${count(document.pages)} could not be read.`}</span>
-        ${scan.letters.length && may("write") ? html`<button @click=${() => retry(scan.letters[0], then)}>${say`Read again`}</button>` : nothing}</p>
-      <ul class="reasons" role="list">${scan.letters.map((letter) => html`<li class="bar-line"><span class="number">${say`page ${letter.ordinal ?? 0}`}</span><span class="grow" dir="auto">${letter.reason}</span></li>`)}</ul></section>` : nothing}`;
+  return html`${document.state === "reading"
+      ? html`<div role="progressbar" aria-label=${say`Pages read`}
+          aria-valuemin="0" aria-valuemax=${document.pages} aria-valuenow=${done}
+          >${bar(done / document.pages, "working")}</div>`
+      : nothing}
+    ${document.pages_unread ? unread(document, then) : nothing}`;
+}
+
+/** @param {Api["DocumentView"]} document @param {() => unknown} then called after a retry */
+function unread(document, then) {
+  const words = say`${plural(document.pages_unread, "page")} of ${count(document.pages)} could not be read.`;
+  return html`<section class="trouble" aria-label=${say`Unread pages`}>
+    <p class="bar-line"><span class="grow">${words}</span>
+      ${scan.letters.length && may("write")
+        ? html`<button @click=${() => retry(scan.letters[0], then)}>${say`Read again`}</button>`
+        : nothing}</p>
+    <ul class="reasons" role="list">${scan.letters.map((letter) => html`<li class="bar-line">
+      <span class="number">${say`page ${letter.ordinal ?? 0}`}</span>
+      <span class="grow" dir="auto">${letter.reason}</span></li>`)}</ul></section>`;
 }
 
 /** Show the parts of a document that lack words or were not read. @param {Api["DocumentView"]} document */
@@ -67,7 +88,11 @@ export function lostPartsOf(document) {
     ${lost.map((sentence) => html`<li dir="auto">${sentence}</li>`)}</ul></section>`;
 }
 
-/** Read all unread pages of a document again. @param {Api["DeadLetterView"]} letter one of them @param {() => unknown} then */
+/**
+ * Read all unread pages of a document again.
+ * @param {Api["DeadLetterView"]} letter one of them
+ * @param {() => unknown} then
+ */
 async function retry(letter, then) {
   try {
     const { pages } = await post("/v1/dead-letters/retry", { letter_id: letter.id });
@@ -87,7 +112,8 @@ export function originOf(chunk) {
 
 /**
  * Show the text of a chunk, next to the picture of its page if it was read by OCR.
- * @param {Api["DocumentView"]} document @param {Api["ChunkView"]} chunk @param {[number, number][]} sentences cited ones
+ * @param {Api["DocumentView"]} document @param {Api["ChunkView"]} chunk
+ * @param {[number, number][]} sentences cited ones
  */
 export function textOf(document, chunk, sentences) {
   const isScan = chunk.confidence !== null;
@@ -100,10 +126,17 @@ export function textOf(document, chunk, sentences) {
   const warning = say`Most words are uncertain, so no questions are generated.`;
   return html`${line}${isUncertain ? html`<p class="warning small">${warning}</p>` : nothing}
     ${scan.problem ? html`<p class="soft small">${scan.problem}</p>` : nothing}
-    ${scan.picture ? html`<div class="scan"><img src=${scan.picture} alt=${say`Page ${chunk.page}`}>${text}</div>` : text}`;
+    ${scan.picture
+      ? html`<div class="scan"><img src=${scan.picture} alt=${say`Page ${chunk.page}`}>${text}</div>`
+      : text}`;
 }
 
-/** Load the picture of a page, unless it is shown, with fetch: an address in `src` cannot carry a key. @param {Api["DocumentView"]} document @param {Api["ChunkView"]} chunk @param {number} number */
+/**
+ * Load the picture of a page, unless it is shown, with fetch: an address in `src` cannot carry a key.
+ * @param {Api["DocumentView"]} document
+ * @param {Api["ChunkView"]} chunk
+ * @param {number} number
+ */
 async function show(document, chunk, number) {
   const page = `${chunk.id}/${number}`;
   if (scan.id !== document.id) forget(document.id);
@@ -114,7 +147,8 @@ async function show(document, chunk, number) {
   now.page = page;
   try {
     const version = UNDIVIDED.includes(document.state) ? "live" : "latest"; // a version without chunks is not shown
-    const picture = URL.createObjectURL(await bytes(`/v1/documents/${document.id}/pages/${number}/image?version=${version}`));
+    const image = await bytes(`/v1/documents/${document.id}/pages/${number}/image?version=${version}`);
+    const picture = URL.createObjectURL(image);
     if (!isShown()) return URL.revokeObjectURL(picture);
     scan.picture = picture;
   } catch (problem) {

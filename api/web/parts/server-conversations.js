@@ -12,7 +12,11 @@ let changes = 0; // by this page
 /** @type {Set<Promise<void>>} */
 const running = new Set(); // requests that change conversations
 
-/** Read all conversations; null if the server does not return them. @param {string} only the key @returns {Promise<Conversation[] | null>} */
+/**
+ * Read all conversations; null if the server does not return them.
+ * @param {string} only the key
+ * @returns {Promise<Conversation[] | null>}
+ */
 export async function readAll(only) {
   try {
     for (;;) {
@@ -53,12 +57,17 @@ export async function put(conversation, only) {
   redraw();
   const problem = await change(() => upload(latest, only));
   if (!problem) removeFromBrowser(latest);
-  else if (!problem.status || problem.status === 429 || problem.status >= 500) keep(latest, only); // the server may store it later
+  // The server may store it later.
+  else if (!problem.status || problem.status === 429 || problem.status >= 500) keep(latest, only);
 }
 
 /** @param {Conversation} conversation @param {string} only */
 async function upload({ id, name, at, turns }, only) {
-  const body = { name, changed_at: new Date(at).toISOString(), turns: turns.map(({ queryId, ...turn }) => ({ ...turn, query_id: queryId })) };
+  const body = {
+    name,
+    changed_at: new Date(at).toISOString(),
+    turns: turns.map(({ queryId, ...turn }) => ({ ...turn, query_id: queryId })),
+  };
   const reply = await send("PUT", `/v1/conversations/${id}`, { body, only });
   if (Date.parse(reply.changed_at) > at) loadConversations(true).then(redraw); // another browser's change is later
 }
@@ -68,8 +77,9 @@ export async function drop(conversations, only) {
   const isAll = conversations.length > 1 && conversations.length === stored.items.length;
   stored.items = stored.items.filter((each) => !conversations.includes(each));
   await change(async () => {
-    if (isAll) await send("DELETE", "/v1/conversations", { only });
-    else await Promise.all(conversations.map(({ id }) => send("DELETE", `/v1/conversations/${id}`, { only }).catch(unlessMissing)));
+    if (isAll) return void (await send("DELETE", "/v1/conversations", { only }));
+    const one = (/** @type {string} */ id) => send("DELETE", `/v1/conversations/${id}`, { only }).catch(unlessMissing);
+    await Promise.all(conversations.map(({ id }) => one(id)));
   });
 }
 
@@ -78,7 +88,11 @@ function unlessMissing(problem) {
   if (problem.status !== 404) throw problem;
 }
 
-/** Change conversations on the server; return the problem if that failed. @param {() => Promise<void>} request @returns {Promise<Problem | null>} */
+/**
+ * Change conversations on the server; return the problem if that failed.
+ * @param {() => Promise<void>} request
+ * @returns {Promise<Problem | null>}
+ */
 async function change(request) {
   changes += 1;
   const sent = request();

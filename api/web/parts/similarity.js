@@ -49,7 +49,12 @@ export function heat(entered, rows) {
       class="number heat-${HEATS.filter((from) => value >= from).length} ${value === best[column] ? "best" : ""}">${score(value)}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
-/** Draw one entered question with its rows, most similar first. @param {string} entered @param {number} column @param {Row[]} rows */
+/**
+ * Draw one entered question with its rows, most similar first.
+ * @param {string} entered
+ * @param {number} column
+ * @param {Row[]} rows
+ */
 export function nearest(entered, column, rows) {
   const sorted = [...rows].sort((a, b) => b.values[column] - a.values[column]);
   return html`<table class="nearest"><caption dir="auto">${entered}</caption>

@@ -47,7 +47,12 @@ function literal(value) {
   return `{${Object.entries(value).map(([name, each]) => `${JSON.stringify(name)}: ${literal(each)}`).join(", ")}}`;
 }
 
-/** @param {string} method @param {string} path @param {unknown} [body] JSON, or form fields with `@` before a filename @param {string} [kind] media type of the body */
+/**
+ * @param {string} method
+ * @param {string} path
+ * @param {unknown} [body] JSON, or form fields with `@` before a filename
+ * @param {string} [kind] media type of the body
+ */
 export function written(method, path, body, kind = "application/json") {
   const [chosen, , write] = LANGUAGES.find(([name]) => name === remembered("request")) ?? LANGUAGES[0];
   const command = write(method, location.origin + ROOT + path, body, kind, Boolean(key()));

@@ -9,7 +9,8 @@ import { send, uploads } from "./uploads.js";
 
 /**
  * Upload files to a collection. If models have a price or `ask` is set, the user confirms the cost first.
- * @param {Selection} given @param {string} collection @param {boolean} ask @param {() => void} uploaded called after each uploaded file
+ * @param {Selection} given @param {string} collection @param {boolean} ask
+ * @param {() => void} uploaded called after each uploaded file
  */
 export async function submitFiles(given, collection, ask, uploaded) {
   const files = given.entries.length ? (await Promise.all(given.entries.map(filesOf))).flat() : given.files.map(named);
@@ -21,10 +22,17 @@ export async function submitFiles(given, collection, ask, uploaded) {
   offer(files, collection, offered, (chosen) => send(chosen, { collection }, me?.limits.upload_bytes ?? 0, uploaded));
 }
 
-/** Return a file with its path in the selected folder, because equal names in two folders are two documents. @param {File} file */
+/**
+ * Return a file with its path in the selected folder, because equal names in two folders are two documents.
+ * @param {File} file
+ */
 const named = (file) => ({ file, path: file.webkitRelativePath || file.name });
 
-/** Return the files of an entry. Files of a folder have their paths. @param {DroppedEntry} entry @returns {Promise<import("./estimate.js").Chosen[]>} */
+/**
+ * Return the files of an entry. Files of a folder have their paths.
+ * @param {DroppedEntry} entry
+ * @returns {Promise<import("./estimate.js").Chosen[]>}
+ */
 async function filesOf(entry) {
   if (entry.isFile) {
     /** @type {File} */

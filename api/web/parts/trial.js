@@ -105,7 +105,12 @@ function origin(own, inUse) {
   return inUse ? say`in use, version ${inUse.version}` : say`the server\u2019s prompt is used if the field is empty`;
 }
 
-/** Render the summary of a side. @param {Side} side @param {string} name name of the side, or empty if there is only one @param {() => void} again */
+/**
+ * Render the summary of a side.
+ * @param {Side} side
+ * @param {string} name name of the side, or empty if there is only one
+ * @param {() => void} again
+ */
 export function outcome(side, name, again) {
   const { done } = side;
   const marked = name ? html`<b class="side-name">${name}</b>` : nothing;

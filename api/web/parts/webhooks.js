@@ -14,7 +14,10 @@ const SHOWN = 20;
 const MARKS = { delivered: "good", failed: "bad", waiting: "soft" };
 const STATES = { delivered: say`delivered`, failed: say`failed`, waiting: say`waiting` };
 
-/** @type {{hooks: Api["WebhookView"][] | null, secret: {id: string, value: string} | null, log: Map<string, Api["DeliveryView"][]>}} */
+/**
+ * @type {{hooks: Api["WebhookView"][] | null, secret: {id: string, value: string} | null, log: Map<string,
+ * Api["DeliveryView"][]>}}
+ */
 const seen = { hooks: null, secret: null, log: new Map() };
 
 export async function loadWebhooks() {

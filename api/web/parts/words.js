@@ -15,7 +15,11 @@ const TRADITIONAL = /^zh-(?:hant|tw|hk|mo)\b/i;
 const CHOICE = "language";
 const CATEGORIES = /** @type {const} */ (["zero", "one", "two", "few", "many", "other"]);
 
-/** Return the first preferred language that the page has. @param {readonly string[]} preferred tags of languages @returns {Language} */
+/**
+ * Return the first preferred language that the page has.
+ * @param {readonly string[]} preferred tags of languages
+ * @returns {Language}
+ */
 export function negotiated(preferred) {
   for (const tag of preferred) {
     if (TRADITIONAL.test(tag)) continue; // its readers may prefer their next language to simplified characters
@@ -30,7 +34,10 @@ const isKnown = (/** @type {string} */ name) => LANGUAGES.some(([each]) => each 
 /** Return the user's choice; empty: the browser's language. */
 export const chosenLanguage = () => (isKnown(remembered(CHOICE)) ? remembered(CHOICE) : "");
 
-/** Choose a language. Modules have their labels already, so the page is loaded again. @param {string} name empty: the browser's language */
+/**
+ * Choose a language. Modules have their labels already, so the page is loaded again.
+ * @param {string} name empty: the browser's language
+ */
 export function chooseLanguage(name) {
   remember(CHOICE, name);
   location.reload();
@@ -86,7 +93,13 @@ export function say(strings, ...values) {
   return /** @type {any} */ (values.every((value) => typeof value === "string" || typeof value === "number") ? parts.join("") : parts);
 }
 
-/** Return a number with its noun. @param {number} value @param {string} written the number as the page writes it @param {string} one @param {string} many */
+/**
+ * Return a number with its noun.
+ * @param {number} value
+ * @param {string} written the number as the page writes it
+ * @param {string} one
+ * @param {string} many
+ */
 export function counted(value, written, one, many) {
   const translated = catalogue[`{0} ${one}|{0} ${many}`];
   if (translated === undefined) return `${written} ${value === 1 ? one : many}`;

@@ -131,13 +131,23 @@ function described({ about, method, path }) {
   </div>`;
 }
 
-/** Return an example body; for a form only its required fields. @param {string} kind @param {Schema} schema @param {Schemas} schemas */
+/**
+ * Return an example body; for a form only its required fields.
+ * @param {string} kind
+ * @param {Schema} schema
+ * @param {Schemas} schemas
+ */
 function sample(kind, schema, schemas) {
   if (!kind.startsWith("multipart/")) return exampleOf(schema, schemas);
   return { file: "@leave.md", ...(resolve(schema, schemas).properties?.collection ? { collection: "default" } : {}) };
 }
 
-/** Return the path with example values. A parameter without an example appears as its name in capitals. @param {string} path @param {Parameter[]} parameters @param {Schemas} schemas */
+/**
+ * Return the path with example values. A parameter without an example appears as its name in capitals.
+ * @param {string} path
+ * @param {Parameter[]} parameters
+ * @param {Schemas} schemas
+ */
 function addressed(path, parameters, schemas) {
   /** @param {{name: string, schema: Schema, example?: string}} each */
   const value = (each) => each.example ?? resolve(each.schema, schemas).examples?.[0] ?? each.name.toUpperCase();

@@ -97,7 +97,11 @@ async function readMeasured(now = seen) {
   redraw();
 }
 
-/** Run a long action, then load the collection again. @param {string} words @param {(now: Collected) => Promise<any>} action */
+/**
+ * Run a long action, then load the collection again.
+ * @param {string} words
+ * @param {(now: Collected) => Promise<any>} action
+ */
 async function attempt(words, action) {
   const now = seen;
   Object.assign(now, { busy: words, problem: null });
@@ -148,7 +152,10 @@ const rebuild = () => attempt(say`Starting\u2026`, async (now) => {
   notify(say`Build ${build} is being filled. Queries still use the live build.`);
 });
 
-/** Run the gate of a build, with the compared points and documents while it runs. @param {`/v1/collections/${string}/builds/${number}`} path */
+/**
+ * Run the gate of a build, with the compared points and documents while it runs.
+ * @param {`/v1/collections/${string}/builds/${number}`} path
+ */
 async function runGate(path) {
   const now = seen;
   const { signal } = (running = new AbortController());
@@ -305,7 +312,11 @@ function contents(shown) {
   ];
 }
 
-/** Return the number of points with its age at the time of the reply. @param {string} points @param {number | null | undefined} seconds */
+/**
+ * Return the number of points with its age at the time of the reply.
+ * @param {string} points
+ * @param {number | null | undefined} seconds
+ */
 function counted(points, seconds) {
   if (typeof seconds !== "number") return points;
   return seconds < 10 ? say`${points} (counted just now)` : say`${points} (counted ${duration(seconds)} ago)`;
@@ -337,7 +348,11 @@ function calibration(measured) {
 
 const FINDINGS = { missing: say`missing`, stale: say`stale`, orphaned: say`orphaned` };
 
-/** Describe the result of a verification. @param {NonNullable<Collected["verified"]>} verified @param {number} wrong number of wrong points */
+/**
+ * Describe the result of a verification.
+ * @param {NonNullable<Collected["verified"]>} verified
+ * @param {number} wrong number of wrong points
+ */
 function differences(verified, wrong) {
   const compared = `${plural(verified.documents, "document")}, ${plural(verified.points, "point")}`;
   if (!wrong && !verified.repaired) return verified.whole ? say`No differences: ${compared}.` : `${compared}.`;

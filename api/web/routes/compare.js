@@ -181,7 +181,10 @@ const compareWith = (id) => attempt(async () => {
   seen.against = id ? (await get(`${base()}/evaluations/${seen.run?.id}/compare/${id}`)).items : null;
 });
 
-/** Open a file: JSON lines with questions become a set, a `results.json` is shown as a report. @param {File | undefined} file */
+/**
+ * Open a file: JSON lines with questions become a set, a `results.json` is shown as a report.
+ * @param {File | undefined} file
+ */
 const open = (file) => attempt(async () => {
   if (!file) return;
   const text = await file.text();
@@ -238,7 +241,10 @@ export function view() {
   </section>`;
 }
 
-/** Render the tools in one step, so that no button moves under the pointer. @param {Api["LabelledSetSizeView"][]} sets */
+/**
+ * Render the tools in one step, so that no button moves under the pointer.
+ * @param {Api["LabelledSetSizeView"][]} sets
+ */
 function tools(sets) {
   /** @param {On<HTMLSelectElement>} event */
   const chosen = (event) => choose(event.target.value);

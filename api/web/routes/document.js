@@ -407,7 +407,11 @@ function failuresOf({ attempts, error }) {
 /** @type {{chunk: string, items: Api["AskedQuestionView"][] | null, problem: any}} */
 let asked = { chunk: "", items: null, problem: null };
 
-/** Read the users' questions for which a chunk was the first result. @param {string} chunk @param {string} collection */
+/**
+ * Read the users' questions for which a chunk was the first result.
+ * @param {string} chunk
+ * @param {string} collection
+ */
 async function readAsked(chunk, collection) {
   /** @type {typeof asked} */
   const now = { chunk, items: null, problem: null };

@@ -103,7 +103,9 @@ function stop() {
   for (const side of trial.sides) side.running?.abort();
 }
 
-/** Return the collection whose options and embedding model are used, or undefined before the first collection exists. */
+/**
+ * Return the collection whose options and embedding model are used, or undefined before the first collection exists.
+ */
 function collection() {
   return isListed() ? collections.chosen : undefined;
 }
@@ -158,7 +160,11 @@ function put(event) {
   field.value = "";
 }
 
-/** Add the user's own question to the comparison. @param {On<HTMLFormElement & {elements: {typed: HTMLInputElement}}>} event @param {number} index */
+/**
+ * Add the user's own question to the comparison.
+ * @param {On<HTMLFormElement & {elements: {typed: HTMLInputElement}}>} event
+ * @param {number} index
+ */
 function type(event, index) {
   event.preventDefault();
   const field = event.target.elements.typed;
