@@ -12,7 +12,10 @@ const STEP = 400;
 const DELIMITER = /^\s*\|(?:\s*:?-+:?\s*\|)+\s*$/;
 
 /** @typedef {[number, number]} Span half-open */
-/** A table: its lines, the marked rows, and the shown rows. @typedef {{lines: string[], marked: Set<number>, from: number, to: number}} Table */
+/**
+ * A table: its lines, the marked rows, and the shown rows.
+ * @typedef {{lines: string[], marked: Set<number>, from: number, to: number}} Table
+ */
 
 /** @param {string} text of the document @returns {import("./original.js").Viewer} */
 export function openSheet(text) {
@@ -20,15 +23,20 @@ export function openSheet(text) {
   let tables = [];
   let isMarked = false;
   return {
-    note: () => (isMarked ? say`The rows of the passage are marked.` : say`The passage has no row in a table, so no row is marked.`),
+    note: () =>
+      isMarked
+        ? say`The rows of the passage are marked.`
+        : say`The passage has no row in a table, so no row is marked.`,
     tools: () => nothing,
-    body: () => html`<div class="sheet-box reading" tabindex="0" role="region" aria-label=${say`Spreadsheet`}>${tables.map(drawn)}</div>`,
+    body: () => html`<div class="sheet-box reading" tabindex="0" role="region"
+      aria-label=${say`Spreadsheet`}>${tables.map(drawn)}</div>`,
     show: async (chunk, sentences) => {
       tables = tablesOf(text, spansOf(text, chunk, sentences));
       isMarked = tables.some((table) => table.marked.size);
       if (!tables.length) throw new Error(say`The text of this passage is not a table. You can download the original.`);
       redraw();
-      requestAnimationFrame(() => requestAnimationFrame(() => document.querySelector(".original .cited-row")?.scrollIntoView({ block: "center" })));
+      const toRow = () => document.querySelector(".original .cited-row")?.scrollIntoView({ block: "center" });
+      requestAnimationFrame(() => requestAnimationFrame(toRow));
     },
     onKey: () => {},
     close: () => {},
@@ -36,14 +44,16 @@ export function openSheet(text) {
 }
 
 /**
- * Return the positions of the sentences, or of the passage, in the text. A passage may repeat the head of its table in front
- * of its own text.
+ * Return the positions of the sentences, or of the passage, in the text. A passage may repeat the head of its table in
+ * front of its own text.
  * @param {string} text @param {Api["ChunkView"]} chunk @param {Span[]} sentences @returns {Span[]}
  */
 function spansOf(text, { text: own, span: [start, end] }, sentences) {
   const repeated = [...own].length - (end - start);
   const inText = (/** @type {number} */ at) => unitsBefore(text, Math.max(start, start + at - repeated));
-  const spans = sentences.filter(([, last]) => last > repeated).map(([first, last]) => /** @type {Span} */ ([inText(first), inText(last)]));
+  const spans = sentences
+    .filter(([, last]) => last > repeated)
+    .map(([first, last]) => /** @type {Span} */ ([inText(first), inText(last)]));
   return spans.length ? spans : [[unitsBefore(text, start), unitsBefore(text, end)]];
 }
 
@@ -82,9 +92,17 @@ function drawn(table) {
   /** @param {Partial<Table>} more */
   const extend = (more) => (Object.assign(table, more), redraw());
   return html`<div>
-    ${to - from < total ? html`<p class="soft small">${say`Rows ${count(from + 1)} to ${count(to)} of ${count(total)}`}</p>` : nothing}
-    ${from ? html`<p><button @click=${() => extend({ from: Math.max(0, from - STEP) })}>${say`Show earlier rows`}</button></p>` : nothing}
+    ${to - from < total
+      ? html`<p class="soft small">${say`Rows ${count(from + 1)} to ${count(to)} of ${count(total)}`}</p>`
+      : nothing}
+    ${from
+      ? html`<p><button
+          @click=${() => extend({ from: Math.max(0, from - STEP) })}>${say`Show earlier rows`}</button></p>`
+      : nothing}
     ${rows ?? html`<p class="plain">${lines.slice(from, to).join("\n")}</p>`}
-    ${to < total ? html`<p><button @click=${() => extend({ to: Math.min(total, to + STEP) })}>${say`Show later rows`}</button></p>` : nothing}
+    ${to < total
+      ? html`<p><button
+          @click=${() => extend({ to: Math.min(total, to + STEP) })}>${say`Show later rows`}</button></p>`
+      : nothing}
   </div>`;
 }

@@ -7,7 +7,8 @@ import { score } from "./format.js";
 import { say } from "./words.js";
 
 /**
- * @typedef {{words: string, mark: any, kind: "questions" | "text" | "bm25", values: number[]}} Row one value per entered question
+ * @typedef {{words: string, mark: any, kind: "questions" | "text" | "bm25", values: number[]}} Row
+ *   one value per entered question
  * @typedef {{text: number[], words: number[], questions: number[][]}} Similarity
  */
 
@@ -22,19 +23,27 @@ const QUESTIONS = 20; // maximum number of questions of a text
  */
 export async function compared(entered, texts, collection) {
   const parts = texts.flatMap(({ text, questions }, index) => {
-    const groups = Array.from({ length: Math.max(1, Math.ceil(questions.length / QUESTIONS)) }, (_, group) => group * QUESTIONS);
+    const many = Math.max(1, Math.ceil(questions.length / QUESTIONS));
+    const groups = Array.from({ length: many }, (_, group) => group * QUESTIONS);
     return groups.map((from) => ({ index, text, questions: questions.slice(from, from + QUESTIONS) }));
   });
   /** @type {Similarity[]} */
   const similarity = [];
   for (let from = 0; from < parts.length; from += AT_ONCE) {
     const some = parts.slice(from, from + AT_ONCE);
-    const body = { questions: entered, texts: some.map(({ text, questions }) => ({ text, questions })), ...(collection ? { collection } : {}) };
+    const body = {
+      questions: entered,
+      texts: some.map(({ text, questions }) => ({ text, questions })),
+      ...(collection ? { collection } : {}),
+    };
     const { items } = await post("/v1/similarity", body);
     for (const [number, { index }] of some.entries()) {
       const existing = similarity[index];
       if (!existing) similarity[index] = items[number];
-      else for (const [column, cosines] of existing.questions.entries()) cosines.push(...items[number].questions[column]);
+      else {
+        const { questions } = items[number];
+        for (const [column, cosines] of existing.questions.entries()) cosines.push(...questions[column]);
+      }
     }
   }
   return similarity;
@@ -43,10 +52,18 @@ export async function compared(entered, texts, collection) {
 /** Draw a heat map with one column per entered question. @param {string[]} entered @param {Row[]} rows */
 export function heat(entered, rows) {
   const best = entered.map((_, column) => Math.max(...rows.map((row) => row.values[column])));
+  /** @param {number} value @param {number} column */
+  const cell = (value, column) => {
+    const level = HEATS.filter((from) => value >= from).length;
+    return html`<td class="number heat-${level} ${value === best[column] ? "best" : ""}">${score(value)}</td>`;
+  };
   return html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Similarities`}><table class="heat">
-    <thead><tr><th>${say`question`}</th>${entered.map((each) => html`<th scope="col" dir="auto">${each}</th>`)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr><th scope="row" dir="auto">${row.mark} ${row.words}</th>${row.values.map((value, column) => html`<td
-      class="number heat-${HEATS.filter((from) => value >= from).length} ${value === best[column] ? "best" : ""}">${score(value)}</td>`)}</tr>`)}</tbody></table></div>`;
+    <thead><tr>
+      <th>${say`question`}</th>${entered.map((each) => html`<th scope="col" dir="auto">${each}</th>`)}
+    </tr></thead>
+    <tbody>${rows.map((row) => html`<tr>
+      <th scope="row" dir="auto">${row.mark} ${row.words}</th>${row.values.map(cell)}
+    </tr>`)}</tbody></table></div>`;
 }
 
 /**
@@ -58,6 +75,9 @@ export function heat(entered, rows) {
 export function nearest(entered, column, rows) {
   const sorted = [...rows].sort((a, b) => b.values[column] - a.values[column]);
   return html`<table class="nearest"><caption dir="auto">${entered}</caption>
-    <tbody>${sorted.map((row) => html`<tr><th scope="row" dir="auto">${row.mark} ${row.words}</th>
-      <td>${bar(row.values[column], row.kind)}</td><td class="number">${score(row.values[column])}</td></tr>`)}</tbody></table>`;
+    <tbody>${sorted.map((row) => html`<tr>
+      <th scope="row" dir="auto">${row.mark} ${row.words}</th>
+      <td>${bar(row.values[column], row.kind)}</td>
+      <td class="number">${score(row.values[column])}</td>
+    </tr>`)}</tbody></table>`;
 }

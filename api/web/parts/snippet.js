@@ -17,9 +17,15 @@ const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 /** @param {string} method @param {string} address @param {any} body @param {string} kind @param {boolean} keyed */
 function curl(method, address, body, kind, keyed) {
-  const parts = ["curl", method === "GET" || (method === "POST" && body) ? "" : `-X ${method}`, keyed ? `-H "authorization: Bearer $${SECRET}"` : ""];
-  if (body && isForm(kind)) parts.push(...Object.entries(body).map(([name, value]) => `-F ${quoted(`${name}=${value}`)}`));
-  else if (body) parts.push(`-H 'content-type: ${kind}'`, `-d ${quoted(JSON.stringify(body))}`);
+  const isUsual = method === "GET" || (method === "POST" && body);
+  const parts = [
+    "curl",
+    isUsual ? "" : `-X ${method}`,
+    keyed ? `-H "authorization: Bearer $${SECRET}"` : "",
+  ];
+  if (body && isForm(kind)) {
+    parts.push(...Object.entries(body).map(([name, value]) => `-F ${quoted(`${name}=${value}`)}`));
+  } else if (body) parts.push(`-H 'content-type: ${kind}'`, `-d ${quoted(JSON.stringify(body))}`);
   return [...parts, quoted(address)].filter(Boolean).join(" ");
 }
 
@@ -27,7 +33,11 @@ function curl(method, address, body, kind, keyed) {
 function httpx(method, address, body, kind, keyed) {
   const given = [JSON.stringify(method), JSON.stringify(address), ...(body ? [bodyOf(body, kind)] : []),
     ...(keyed ? [`headers={"authorization": f"Bearer {os.environ['${SECRET}']}"}`] : []), "timeout=120"];
-  return `${keyed ? "import os\n\n" : ""}import httpx\n\nreply = httpx.request(${given.join(", ")})\nreply.raise_for_status()\nprint(reply.json())`;
+  return `${keyed ? "import os\n\n" : ""}import httpx
+
+reply = httpx.request(${given.join(", ")})
+reply.raise_for_status()
+print(reply.json())`;
 }
 
 /** Return the body as a Python argument. @param {any} body @param {string} kind */
@@ -57,7 +67,9 @@ export function written(method, path, body, kind = "application/json") {
   const [chosen, , write] = LANGUAGES.find(([name]) => name === remembered("request")) ?? LANGUAGES[0];
   const command = write(method, location.origin + ROOT + path, body, kind, Boolean(key()));
   const clicked = () => copy(command, say`Request copied.`);
-  return html`<div role="group" aria-label=${say`Language`} class="tabs">${LANGUAGES.map(([name, words]) => html`<button class="quiet" aria-pressed=${String(name === chosen)}
-      @click=${() => (remember("request", name), redraw())}>${words}</button>`)}</div>
+  return html`<div role="group" aria-label=${say`Language`} class="tabs">${LANGUAGES.map(
+      ([name, words]) => html`<button class="quiet" aria-pressed=${String(name === chosen)}
+        @click=${() => (remember("request", name), redraw())}>${words}</button>`,
+    )}</div>
     <pre dir="ltr">${command}</pre> <p><button class="quiet" @click=${clicked}>${say`Copy`}</button></p>`;
 }

@@ -45,7 +45,11 @@ function counts() {
   const states = Object.entries(chosen?.documents ?? {});
   /** @param {(state: string) => boolean} isWanted */
   const sum = (isWanted) => states.reduce((total, [state, number]) => total + (isWanted(state) ? number : 0), 0);
-  return { all: sum(() => true), open: sum((state) => OPEN.includes(state)), ready: sum((state) => state === "ready" || state === "degraded") };
+  return {
+    all: sum(() => true),
+    open: sum((state) => OPEN.includes(state)),
+    ready: sum((state) => state === "ready" || state === "degraded"),
+  };
 }
 
 function watch() {
@@ -89,30 +93,38 @@ export function startView(ask) {
           <a href=${`${ROOT}/documents`}>${say`Show progress`}</a></span>`, true)}
       ${pending()}</div>`;
   }
+  const words = say`Answers come only from your documents, with the passages that support them. You can ask follow-up questions.`;
   return html`<div class="empty"><h2>${say`Ask in your own words`}</h2>
-    <p class="soft">${say`Answers come only from your documents, with the passages that support them. You can ask follow-up questions.`}</p></div>`;
+    <p class="soft">${words}</p></div>`;
 }
 
 function nothingYet() {
   const isFirst = !collections.items.some((each) => Object.values(each.documents).some(Boolean));
-  const title = isFirst ? say`No documents yet` : say`No documents in ${html`<span dir="auto">${collections.chosen}</span>`}`;
-  if (!may("write")) {
-    return html`<div class="empty"><h2>${title}</h2>
-      <p>${isFirst ? say`Your key may ask, but not upload. Ask the operator to add documents.` : say`Choose another collection, or ask the operator to add documents.`}</p></div>`;
-  }
   const collection = html`<span dir="auto">${collections.chosen}</span>`;
+  const title = isFirst ? say`No documents yet` : say`No documents in ${collection}`;
+  if (!may("write")) {
+    const remedy = isFirst
+      ? say`Your key may ask, but not upload. Ask the operator to add documents.`
+      : say`Choose another collection, or ask the operator to add documents.`;
+    return html`<div class="empty"><h2>${title}</h2>
+      <p>${remedy}</p></div>`;
+  }
+  const place = say`They are stored in the collection \u201c${collection}\u201d: a set of documents that are searched together.`;
+  const sample = say`The sample adds three short documents of a fictional company to the collection \u201csample\u201d. You can delete it at any time.`;
   return html`<div class="empty"><h2>${title}</h2>
     ${steps(html`<strong>${say`Add documents`}</strong>
-      <span class="soft">${say`They are stored in the collection \u201c${collection}\u201d: a set of documents that are searched together.`}</span>
+      <span class="soft">${place}</span>
       ${dropZone(loadStart)} ${pending()}`, false)}
     <p class="tools"><button ?disabled=${seen.isAdding} @click=${trySample}>
       ${seen.isAdding ? say`Adding the sample\u2026` : say`Try the sample`}</button></p>
-    <p class="soft small">${say`The sample adds three short documents of a fictional company to the collection \u201csample\u201d. You can delete it at any time.`}</p></div>`;
+    <p class="soft small">${sample}</p></div>`;
 }
+
+const SEARCHABLE = say`A document is found as soon as its text is searchable, and better once a model has written the questions that it answers.`;
 
 /** The two steps to a first answer. @param {unknown} first @param {boolean} isDone whether documents were added */
 const steps = (first, isDone) => html`<ol class="steps">
   <li class=${isDone ? "done" : ""} aria-current=${isDone ? nothing : "step"}>
     ${isDone ? icon("check") : nothing}${first}</li>
   <li aria-current=${isDone ? "step" : nothing}><strong>${say`Ask a question`}</strong>
-    <span class="soft">${say`A document is found as soon as its text is searchable, and better once a model has written the questions that it answers.`}</span></li></ol>`;
+    <span class="soft">${SEARCHABLE}</span></li></ol>`;

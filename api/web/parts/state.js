@@ -6,7 +6,12 @@ import { icon } from "./icon.js";
 import { say } from "./words.js";
 
 /** @type {Record<string, unknown>} */
-const SHAPES = { ready: icon("circle-check"), failed: icon("x"), degraded: icon("triangle-alert"), deleting: icon("x") };
+const SHAPES = {
+  ready: icon("circle-check"),
+  failed: icon("x"),
+  degraded: icon("triangle-alert"),
+  deleting: icon("x"),
+};
 /** The states of documents, as users read them. @type {Record<string, string>} */
 export const STATES = {
   queued: say`queued`, parsing: say`parsing`, reading: say`reading`, indexing: say`indexing`,

@@ -5,7 +5,10 @@ import { server } from "./permissions.js";
 import { isOffering, isSmall, offer, offering } from "./estimate.js";
 import { send, uploads } from "./uploads.js";
 
-/** @typedef {{entries: DroppedEntry[], files: File[]}} Selection `entries` if the browser provides them: only they give access to the files of a folder */
+/**
+ * @typedef {{entries: DroppedEntry[], files: File[]}} Selection
+ *   `entries` if the browser provides them: only they give access to the files of a folder
+ */
 
 /**
  * Upload files to a collection. If models have a price or `ask` is set, the user confirms the cost first.

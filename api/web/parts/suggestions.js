@@ -14,7 +14,9 @@ export async function suggest() {
   const of = collections.chosen;
   if (seen.of !== of) Object.assign(seen, { of, questions: [] });
   if (!collections.items.some((each) => each.name === of)) return; // nothing was uploaded to it yet
-  const { items } = await get(`/v1/collections/${encodeURIComponent(of)}/suggestions?limit=${SHOWN}`).catch(() => ({ items: [] }));
+  const { items } = await get(
+    `/v1/collections/${encodeURIComponent(of)}/suggestions?limit=${SHOWN}`,
+  ).catch(() => ({ items: [] }));
   if (seen.of === of) seen.questions = items.map((each) => each.question);
   redraw();
 }

@@ -7,8 +7,14 @@ import { clockTime, dayOf, duration, plural, score } from "./format.js";
 import { say } from "./words.js";
 
 /** @type {[string, string][]} */
-const METRICS = [["ndcg@10", "nDCG@10"], ["recall@10", "Recall@10"], ["mrr@10", "MRR@10"], ["milliseconds_per_query", say`Query time`]];
-const COLOURS = /** @type {const} */ (["main", "text", "words", "questions", "ready"]); // further strategies are in the table only
+const METRICS = [
+  ["ndcg@10", "nDCG@10"],
+  ["recall@10", "Recall@10"],
+  ["mrr@10", "MRR@10"],
+  ["milliseconds_per_query", say`Query time`],
+];
+// Further strategies are in the table only.
+const COLOURS = /** @type {const} */ (["main", "text", "words", "questions", "ready"]);
 
 /** @param {string} time */
 const at = (time) => `${dayOf(time)}, ${clockTime(time)}`;
@@ -31,10 +37,24 @@ export function trend(runs, set) {
   const range = isTime ? [0, 0] : [Math.min(0.9, ...known), 1];
   /** @param {On<HTMLSelectElement>} event */
   const chosen = (event) => choose(event.target.value);
+  const runsShown = plural(done.length, "run");
   return chart({
-    id: "trend", title: set ? say`${title} over the runs of ${set}` : say`${title} over the runs`, times: done.map((each) => each.created_at), at, mark: isOneDay ? clockTime : dayOf, when: say`run`, series, lines: true, range,
-    tools: html`<label class="inline small">${say`Metric`} <select @change=${chosen}>${METRICS.map(([name, words]) => html`<option value=${name} ?selected=${name === metric}>${words}</option>`)}</select></label>`,
-    facts: isTime ? say`${plural(done.length, "run")}, oldest first: median of a query, without embedding` : say`${plural(done.length, "run")}, oldest first`,
-    empty: say`No finished run of this set yet.`, ...(isTime ? { amount: milliseconds, tick: milliseconds } : { amount: score, tick: score }),
+    id: "trend",
+    title: set ? say`${title} over the runs of ${set}` : say`${title} over the runs`,
+    times: done.map((each) => each.created_at),
+    at,
+    mark: isOneDay ? clockTime : dayOf,
+    when: say`run`,
+    series,
+    lines: true,
+    range,
+    tools: html`<label class="inline small">${say`Metric`} <select @change=${chosen}>${METRICS.map(
+      ([name, words]) => html`<option value=${name} ?selected=${name === metric}>${words}</option>`,
+    )}</select></label>`,
+    facts: isTime
+      ? say`${runsShown}, oldest first: median of a query, without embedding`
+      : say`${runsShown}, oldest first`,
+    empty: say`No finished run of this set yet.`,
+    ...(isTime ? { amount: milliseconds, tick: milliseconds } : { amount: score, tick: score }),
   });
 }

@@ -11,7 +11,13 @@ import { problemCard } from "./notice.js";
 import { say } from "./words.js";
 
 /**
- * @typedef {{text: string, passed: boolean | null, reason: string | null, similarity: number | null, typed?: boolean}} Written
+ * @typedef {{
+ *   text: string,
+ *   passed: boolean | null,
+ *   reason: string | null,
+ *   similarity: number | null,
+ *   typed?: boolean,
+ * }} Written
  * @typedef {Api["TrialChunkEvent"] & {questions: Written[], checked: boolean, error: string | null}} TriedChunk
  * @typedef {{
  *   prompt: string | null, count: string, chunks: TriedChunk[], done: Api["TrialDoneEvent"] | null, problem: any,
@@ -51,7 +57,10 @@ export async function write(side, text, inUse) {
   if (prompt) body.prompt = prompt;
   if (side.count) body.questions_per_chunk = Number(side.count);
   try {
-    await follow("POST", "/v1/trials", (name, data) => side.running === control && onEvent(side, name, data), { body, signal: control.signal });
+    await follow("POST", "/v1/trials", (name, data) => side.running === control && onEvent(side, name, data), {
+      body,
+      signal: control.signal,
+    });
   } catch (problem) {
     if (side.running !== control) return;
     if (control.signal.aborted) side.stopped = true;
@@ -118,29 +127,46 @@ export function outcome(side, name, again) {
   if (side.stopped) return html`<p class="soft">${marked} ${say`Stopped.`}</p>`;
   if (!done) return nothing;
   const tokens = done.usage.prompt_tokens + done.usage.completion_tokens;
-  const parts = [say`${count(done.passed)} of ${plural(done.questions, "question")} kept`, plural(done.calls, "call"), plural(tokens, "token")];
+  const parts = [
+    say`${count(done.passed)} of ${plural(done.questions, "question")} kept`,
+    plural(done.calls, "call"),
+    plural(tokens, "token"),
+  ];
   if (done.cost !== null) parts.push(money(done.cost));
   parts.push(duration(done.milliseconds / 1000));
-  return html`<p class="soft small" role="status">${marked} ${parts.join(" \u00b7 ")}${done.truncated ? ` \u00b7 ${say`only the first ${plural(done.characters, "character")} were used`}` : ""}</p>`;
+  if (done.truncated) parts.push(say`only the first ${plural(done.characters, "character")} were used`);
+  return html`<p class="soft small" role="status">${marked} ${parts.join(" \u00b7 ")}</p>`;
 }
 
 /** Render the questions of a chunk. @param {TriedChunk | undefined} chunk @param {Side} side */
 export function written(chunk, side) {
-  if (!chunk) return html`<p class="soft">${side.running ? say`Generating\u2026` : say`No questions yet.`}</p>`;
-  return html`<ul class="questions" role="list" aria-busy=${String(!chunk.checked && !!side.running)}>${chunk.questions.map(question)}</ul>
-    ${chunk.error ? html`<p class="bad">${chunk.error}</p>` : !chunk.questions.length && side.running ? html`<p class="soft">${say`Generating\u2026`}</p>` : nothing}`;
+  const generating = html`<p class="soft">${say`Generating\u2026`}</p>`;
+  if (!chunk) return side.running ? generating : html`<p class="soft">${say`No questions yet.`}</p>`;
+  const isAwaited = !chunk.questions.length && side.running;
+  return html`<ul class="questions" role="list"
+      aria-busy=${String(!chunk.checked && !!side.running)}>${chunk.questions.map(question)}</ul>
+    ${chunk.error ? html`<p class="bad">${chunk.error}</p>` : isAwaited ? generating : nothing}`;
 }
 
 /** @param {Written} each */
 function question(each) {
   return html`<li class=${each.passed === false ? "dropped" : ""}>${checkMark(each)}
-    <span class="grow"><span dir="auto">${each.text}</span>${each.reason ? html`<span class="soft small">${each.reason}</span>` : nothing}</span>
-    ${each.similarity === null ? nothing : html`<span class="similarity">${bar(each.similarity, "questions")}</span><span class="small number">${score(each.similarity)}</span>`}</li>`;
+    <span class="grow"><span dir="auto">${each.text}</span>${each.reason
+      ? html`<span class="soft small">${each.reason}</span>`
+      : nothing}</span>
+    ${each.similarity === null
+      ? nothing
+      : html`<span class="similarity">${bar(each.similarity, "questions")}</span>
+          <span class="small number">${score(each.similarity)}</span>`}</li>`;
 }
 
 /** @param {Written} each */
 export function checkMark(each) {
   if (each.typed) return html`<span class="soft" role="img" aria-label=${say`yours`}>${icon("pencil")}</span>`;
-  if (each.passed === null) return html`<span class="soft" role="img" aria-label=${say`not checked yet`}>${icon("circle-dashed")}</span>`;
-  return each.passed ? html`<span class="good" role="img" aria-label=${say`kept`}>${icon("check")}</span>` : html`<span class="bad" role="img" aria-label=${say`dropped`}>${icon("x")}</span>`;
+  if (each.passed === null) {
+    return html`<span class="soft" role="img" aria-label=${say`not checked yet`}>${icon("circle-dashed")}</span>`;
+  }
+  return each.passed
+    ? html`<span class="good" role="img" aria-label=${say`kept`}>${icon("check")}</span>`
+    : html`<span class="bad" role="img" aria-label=${say`dropped`}>${icon("x")}</span>`;
 }

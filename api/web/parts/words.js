@@ -78,8 +78,8 @@ const rules = new Intl.PluralRules(locale);
 const { pluralCategories } = rules.resolvedOptions();
 const forms = CATEGORIES.filter((each) => pluralCategories.includes(each));
 /**
- * Return words in the page's language: say`Page ${number} of ${many}`. The text in the catalogue has {0} and {1} for the
- * values, in any order. The result is a string, or an array for the renderer if a value is a template.
+ * Return words in the page's language: say`Page ${number} of ${many}`. The text in the catalogue has {0} and {1} for
+ * the values, in any order. The result is a string, or an array for the renderer if a value is a template.
  * @template {unknown[]} Values
  * @param {TemplateStringsArray} strings @param {Values} values
  * @returns {Values extends (string | number)[] ? string : string | unknown[]}
@@ -90,7 +90,8 @@ export function say(strings, ...values) {
   const parts = translated === undefined
     ? strings.flatMap((part, index) => (index ? [values[index - 1], part] : [part]))
     : translated.split(/\{(\d+)\}/).map((part, index) => (index % 2 ? values[Number(part)] : part));
-  return /** @type {any} */ (values.every((value) => typeof value === "string" || typeof value === "number") ? parts.join("") : parts);
+  const isText = values.every((value) => typeof value === "string" || typeof value === "number");
+  return /** @type {any} */ (isText ? parts.join("") : parts);
 }
 
 /**

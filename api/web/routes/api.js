@@ -21,12 +21,24 @@ const GENERIC = "Successful Response"; // FastAPI's default description
 /**
  * @typedef {import("../parts/schema.js").Schema} Schema
  * @typedef {import("../parts/schema.js").Schemas} Schemas
- * @typedef {{name: string, in: string, schema: Schema, description?: string, required?: boolean, example?: string}} Parameter
+ * @typedef {{
+ *   name: string,
+ *   in: string,
+ *   schema: Schema,
+ *   description?: string,
+ *   required?: boolean,
+ *   example?: string,
+ * }} Parameter
  * @typedef {Record<string, {description: string, content?: Record<string, {schema?: Schema}>}>} Responses by status
  * @typedef {{operationId: string, tags: string[], summary?: string, description?: string, parameters?: Parameter[],
  *   requestBody?: {content: Record<string, {schema: Schema}>}, responses: Responses}} About an operation
  * @typedef {{name: string, description: string}} Tag
- * @typedef {{paths: Record<string, Record<string, About>>, tags: Tag[], info: {description: string}, components: {schemas: Schemas}}} Described
+ * @typedef {{
+ *   paths: Record<string, Record<string, About>>,
+ *   tags: Tag[],
+ *   info: {description: string},
+ *   components: {schemas: Schemas},
+ * }} Described
  * @typedef {{id: string, method: string, path: string, tag: string, about: About, text: string}} Operation
  */
 
@@ -58,10 +70,16 @@ export function unload() {}
 /** @param {Described} described */
 function show(described) {
   seen.described = described;
-  seen.operations = Object.entries(described.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, about]) => ({
-    id: about.operationId, method: method.toUpperCase(), path, tag: about.tags[0], about,
-    text: `${method} ${path} ${about.summary ?? ""} ${about.description ?? ""}`.toLowerCase(),
-  })));
+  seen.operations = Object.entries(described.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, about]) => ({
+      id: about.operationId,
+      method: method.toUpperCase(),
+      path,
+      tag: about.tags[0],
+      about,
+      text: `${method} ${path} ${about.summary ?? ""} ${about.description ?? ""}`.toLowerCase(),
+    })),
+  );
 }
 
 /** Return the operations that contain all words of the search. */
@@ -72,7 +90,11 @@ function found() {
 
 export function view() {
   const { described } = seen;
-  if (!described) return html`<section class="column wide">${seen.problem ? problemCard(seen.problem, load) : html`<p class="soft" role="status">${say`Loading\u2026`}</p>`}</section>`;
+  if (!described) {
+    return html`<section class="column wide">${seen.problem
+      ? problemCard(seen.problem, load)
+      : html`<p class="soft" role="status">${say`Loading\u2026`}</p>`}</section>`;
+  }
   const shown = found();
   const tags = described.tags.filter(({ name }) => shown.some(({ tag }) => tag === name));
   /** @param {On<HTMLInputElement>} event */
@@ -80,12 +102,20 @@ export function view() {
   /** @param {Tag} tag */
   const group = ({ name, description }) => html`<section><h2>${name}</h2><p class="soft">${words(description)}</p>
     ${repeat(shown.filter(({ tag }) => tag === name), idOf, operation)}</section>`;
+  const bearer = html`<code>Authorization: Bearer</code>`;
+  const header = html`<code>X-API-Key</code>`;
+  const file = html`<a href=${`${ROOT}/openapi.json`}>openapi.json</a>`;
+  const swagger = html`<a href=${`${ROOT}/docs`}>Swagger UI</a>`;
+  const ways = say`Send the key in the ${bearer} or ${header} header. Download as a file: ${file}. Try requests in ${swagger}.`;
   return html`<section class="column wide reference">
     <p>${words(described.info.description.split("\n\n")[0])}</p>
-    <p class="soft small">${say`Send the key in the ${html`<code>Authorization: Bearer</code>`} or ${html`<code>X-API-Key</code>`} header. Download as a file: ${html`<a href=${`${ROOT}/openapi.json`}>openapi.json</a>`}. Try requests in ${html`<a href=${`${ROOT}/docs`}>Swagger UI</a>`}.`}</p>
+    <p class="soft small">${ways}</p>
     ${may("manage") ? webhooks() : nothing}
     <h2>${say`Reference`}</h2>
-    <div class="tools"><input id="search" type="search" placeholder=${say`Search the API`} aria-label=${say`Search the reference`} .value=${live(seen.search)}
+    <div class="tools"><input id="search" type="search"
+      placeholder=${say`Search the API`}
+      aria-label=${say`Search the reference`}
+      .value=${live(seen.search)}
       @input=${typed}>
       <span class="soft small" role="status">${plural(shown.length, "operation")}</span></div>
     ${repeat(tags, nameOf, group)}
@@ -108,14 +138,19 @@ function operation(each) {
     redraw();
   };
   return html`<details class="operation" id=${each.id} .open=${open} @toggle=${toggled}>
-    <summary><span class="method">${each.method}</span> <code class="name">${each.path}</code> <span class="soft small">${words(each.about.summary ?? "")}</span></summary>
+    <summary><span class="method">${each.method}</span> <code class="name">${each.path}</code>
+      <span class="soft small">${words(each.about.summary ?? "")}</span></summary>
     ${open ? described(each) : nothing}</details>`;
 }
 
 /** @param {Operation} operation */
 function described({ about, method, path }) {
   const schemas = seen.described?.components.schemas ?? {};
-  const parameters = (about.parameters ?? []).map((each) => ({ ...each, where: each.in, description: each.description ?? each.schema.description }));
+  const parameters = (about.parameters ?? []).map((each) => ({
+    ...each,
+    where: each.in,
+    description: each.description ?? each.schema.description,
+  }));
   const bodies = Object.entries(about.requestBody?.content ?? {});
   /** @type {[string, {schema?: Schema}][]} */
   const samples = bodies.length ? bodies : [[JSON_KIND, {}]];
@@ -124,10 +159,15 @@ function described({ about, method, path }) {
     ${parameters.length ? html`<h3>${say`Parameters`}</h3>${table(parameters, schemas, say`Parameters`)}` : nothing}
     ${bodies.map(([kind, { schema }]) => html`<h3>${say`Body`} <span class="soft small">${kind}</span></h3>
       ${fields(schema, schemas, say`Fields of the body`)}
-      ${kind.startsWith("multipart/") ? nothing : html`<p class="soft small">${say`Example`}</p><pre dir="ltr">${JSON.stringify(exampleOf(schema, schemas), null, 2)}</pre>`}`)}
+      ${kind.startsWith("multipart/")
+        ? nothing
+        : html`<p class="soft small">${say`Example`}</p>
+            <pre dir="ltr">${JSON.stringify(exampleOf(schema, schemas), null, 2)}</pre>`}`)}
     ${replies(about.responses, schemas)}
     <h3>${say`Request`}</h3>
-    ${samples.map(([kind, { schema }]) => written(method, addressed(path, parameters, schemas), schema && sample(kind, schema, schemas), kind))}
+    ${samples.map(([kind, { schema }]) =>
+      written(method, addressed(path, parameters, schemas), schema && sample(kind, schema, schemas), kind),
+    )}
   </div>`;
 }
 
@@ -151,8 +191,13 @@ function sample(kind, schema, schemas) {
 function addressed(path, parameters, schemas) {
   /** @param {{name: string, schema: Schema, example?: string}} each */
   const value = (each) => each.example ?? resolve(each.schema, schemas).examples?.[0] ?? each.name.toUpperCase();
-  const query = parameters.filter((each) => each.in === "query" && each.required).map((each) => `${each.name}=${encodeURIComponent(value(each))}`);
-  const filled = path.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(value(parameters.find((each) => each.name === name) ?? { name, schema: {} })));
+  const query = parameters
+    .filter((each) => each.in === "query" && each.required)
+    .map((each) => `${each.name}=${encodeURIComponent(value(each))}`);
+  const filled = path.replace(/\{(\w+)\}/g, (_, name) => {
+    const parameter = parameters.find((each) => each.name === name) ?? { name, schema: {} };
+    return encodeURIComponent(value(parameter));
+  });
   return filled + (query.length ? `?${query.join("&")}` : "");
 }
 
@@ -161,9 +206,18 @@ function replies(responses, schemas) {
   const entries = Object.entries(responses);
   const fine = entries.filter(([status]) => status < "400");
   const refused = entries.filter(([status]) => status >= "400");
-  return html`${fine.map(([status, reply]) => html`<h3>${say`Response`} <span class="soft small">${status}</span></h3>${reply.description === GENERIC ? nothing : html`<p>${words(reply.description)}</p>`}
-      ${Object.entries(reply.content ?? {}).map(([kind, { schema }]) => (kind === JSON_KIND && schema ? html`<details class="inner"><summary class="small">${say`Fields and example`}</summary>
-        ${fields(schema, schemas, say`Fields of the response`)}<pre dir="ltr">${JSON.stringify(exampleOf(schema, schemas), null, 2)}</pre></details>`
-        : html`<p class="soft small"><code>${kind}</code></p>`))}`)}
-    ${refused.length ? html`<p class="soft small">${say`Problem details (RFC 9457):`} ${refused.map(([status, { description }]) => `${status} ${description}`).join(" \u00b7 ")}</p>` : nothing}`;
+  /** @param {string} kind @param {{schema?: Schema}} content */
+  const content = (kind, { schema }) =>
+    kind === JSON_KIND && schema
+      ? html`<details class="inner"><summary class="small">${say`Fields and example`}</summary>
+          ${fields(schema, schemas, say`Fields of the response`)}
+          <pre dir="ltr">${JSON.stringify(exampleOf(schema, schemas), null, 2)}</pre></details>`
+      : html`<p class="soft small"><code>${kind}</code></p>`;
+  const problems = refused.map(([status, { description }]) => `${status} ${description}`).join(" \u00b7 ");
+  return html`${fine.map(([status, reply]) => html`<h3>${say`Response`} <span class="soft small">${status}</span></h3>
+      ${reply.description === GENERIC ? nothing : html`<p>${words(reply.description)}</p>`}
+      ${Object.entries(reply.content ?? {}).map(([kind, each]) => content(kind, each))}`)}
+    ${refused.length
+      ? html`<p class="soft small">${say`Problem details (RFC 9457):`} ${problems}</p>`
+      : nothing}`;
 }

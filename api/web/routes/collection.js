@@ -23,7 +23,12 @@ export const title = say`Collection`;
 const named = new Intl.DisplayNames(language, { type: "language" });
 /** @type {Record<string, string>} */
 const NAMES = { questions: say`questions`, text: say`text`, bm25: say`words` };
-const SOURCES = { labelled: say`labelled questions`, accepted: say`accepted questions`, generated: say`generated questions`, texts: say`chunk texts` };
+const SOURCES = {
+  labelled: say`labelled questions`,
+  accepted: say`accepted questions`,
+  generated: say`generated questions`,
+  texts: say`chunk texts`,
+};
 
 /**
  * @typedef {{
@@ -143,7 +148,8 @@ async function save(change) {
   const now = seen;
   now.view = await send("PUT", base(now), { body: { ...now.view?.options, ...change } });
   now.estimate = null;
-  notify(say`Saved. New documents use these options. Existing documents keep theirs until they are uploaded or indexed again.`);
+  const saved = say`Saved. New documents use these options. Existing documents keep theirs until they are uploaded or indexed again.`;
+  notify(saved);
 }
 
 const rebuild = () => attempt(say`Starting\u2026`, async (now) => {
@@ -163,7 +169,10 @@ async function runGate(path) {
   const onEvent = (name, data) => {
     if (name === "error") throw new Error(data.detail);
     if (name === "done") notify(data.reasons.join(" ") || say`The build passed the gate.`, { seconds: 15 });
-    else now.busy = data.state === "queued" ? say`Queued\u2026` : say`Comparing: ${plural(data.points, "point")}, ${plural(data.documents, "document")}\u2026`;
+    else if (data.state === "queued") now.busy = say`Queued\u2026`;
+    else {
+      now.busy = say`Comparing: ${plural(data.points, "point")}, ${plural(data.documents, "document")}\u2026`;
+    }
     redraw();
   };
   try {
@@ -246,7 +255,11 @@ async function verify(repair) {
     redraw();
   };
   try {
-    await follow("POST", `${base(now)}/verify`, onEvent, { body: { repair }, signal: control.signal, headers: { accept: "text/event-stream" } });
+    await follow("POST", `${base(now)}/verify`, onEvent, {
+      body: { repair },
+      signal: control.signal,
+      headers: { accept: "text/event-stream" },
+    });
   } catch (problem) {
     if (!control.signal.aborted) now.problem = problem;
     else if (now === seen) await send("DELETE", `${base(now)}/verify`).catch(() => {}); // it may have finished
@@ -326,24 +339,47 @@ function counted(points, seconds) {
 function calibrated({ source, questions, chunks }) {
   const name = SOURCES[source ?? "labelled"];
   const used = plural(chunks ?? 0, "chunk");
-  return questions ? say`Calibrated with ${name} (${count(questions)}) on ${used}.` : say`Calibrated with ${name} on ${used}.`;
+  return questions
+    ? say`Calibrated with ${name} (${count(questions)}) on ${used}.`
+    : say`Calibrated with ${name} on ${used}.`;
 }
 
 /** @param {Api["CalibrationView"] | null | undefined} measured */
 function calibration(measured) {
-  const low = measured ? Math.min(0.9, ...Object.values(measured.channels ?? {}).map((each) => Math.floor(each.low * 10) / 10)) : 0;
   /** @type {[string, Api["NDCG"]][]} */
   const rows = Object.entries(measured?.channels ?? {}).map(([name, each]) => [say`${NAMES[name]} alone`, each]);
   if (measured?.equal) rows.push([say`equal weights`, measured.equal]);
   if (measured?.chosen) rows.push([say`these weights`, measured.chosen]);
+  const none = say`Not calibrated yet: all channels have equal weight. Calibration runs automatically once there are enough questions.`;
+  const toComparison = `${ROOT}/lab/compare?collection=${encodeURIComponent(seen.name)}`;
   return html`<section><h3>${say`Calibration`}</h3>
-    ${measured ? html`<p>${say`Weights: ${Object.entries(NAMES).map(([name, words]) => `${words} ${decimal(measured.weights[name], 1)}`).join(" \u00b7 ")}.`} ${calibrated(measured)}</p>
-      ${rows.length ? html`<table class="compared"><caption class="hidden">${say`nDCG@10 with its 95\u00a0% interval`}</caption><tbody>${rows.map(([words, each]) => html`<tr><th scope="row">${words}</th><td class="interval">${whisker(each, low, each === measured.chosen)}</td><td class="number">${score(each.mean)} <span class="soft">[${score(each.low)}, ${score(each.high)}]</span></td></tr>`)}</tbody></table>` : nothing}`
-    : html`<p class="soft">${say`Not calibrated yet: all channels have equal weight. Calibration runs automatically once there are enough questions.`}</p>`}
-    ${may("manage") ? html`<p class="tools"><button @click=${() => calibrate("")}>${say`Calibrate with generated questions`}</button>
-      ${seen.sets.map((each) => html`<button @click=${() => calibrate(each.set)}>${say`Calibrate with ${each.set}`}</button>`)}
-      ${measured ? html`<button class="quiet" @click=${forget}>${say`Remove calibration`}</button>` : nothing}
-      <a href=${`${ROOT}/lab/compare?collection=${encodeURIComponent(seen.name)}`}>${say`Compare search strategies`}</a></p>` : nothing}</section>`;
+    ${measured ? measurement(measured, rows) : html`<p class="soft">${none}</p>`}
+    ${may("manage")
+      ? html`<p class="tools">
+          <button @click=${() => calibrate("")}>${say`Calibrate with generated questions`}</button>
+          ${seen.sets.map(
+            (each) => html`<button @click=${() => calibrate(each.set)}>${say`Calibrate with ${each.set}`}</button>`,
+          )}
+          ${measured ? html`<button class="quiet" @click=${forget}>${say`Remove calibration`}</button>` : nothing}
+          <a href=${toComparison}>${say`Compare search strategies`}</a></p>`
+      : nothing}</section>`;
+}
+
+/** @param {Api["CalibrationView"]} measured @param {[string, Api["NDCG"]][]} rows */
+function measurement(measured, rows) {
+  const lows = Object.values(measured.channels ?? {}).map((each) => Math.floor(each.low * 10) / 10);
+  const low = Math.min(0.9, ...lows);
+  const weights = Object.entries(NAMES).map(([name, words]) => `${words} ${decimal(measured.weights[name], 1)}`);
+  return html`<p>${say`Weights: ${weights.join(" \u00b7 ")}.`} ${calibrated(measured)}</p>
+    ${rows.length
+      ? html`<table class="compared"><caption class="hidden">${say`nDCG@10 with its 95\u00a0% interval`}</caption>
+          <tbody>${rows.map(([words, each]) => html`<tr>
+            <th scope="row">${words}</th>
+            <td class="interval">${whisker(each, low, each === measured.chosen)}</td>
+            <td class="number">${score(each.mean)}
+              <span class="soft">[${score(each.low)}, ${score(each.high)}]</span></td>
+          </tr>`)}</tbody></table>`
+      : nothing}`;
 }
 
 const FINDINGS = { missing: say`missing`, stale: say`stale`, orphaned: say`orphaned` };
@@ -363,13 +399,28 @@ function differences(verified, wrong) {
 function verification() {
   const { verified, findings } = seen;
   const wrong = verified ? verified.missing + verified.stale + verified.orphaned - verified.repaired : 0;
+  const purpose = say`Compares every point in Qdrant with the ledger. Neither verification nor repair calls a language model.`;
   return html`<section><h3>${say`Verification`}</h3>
     <p class="tools"><button ?disabled=${seen.busy !== ""} @click=${() => verify(false)}>${say`Verify`}</button>
-      ${verified?.whole && wrong ? html`<button @click=${() => verify(true)}>${say`Repair ${plural(wrong, "point")}`}</button>` : nothing}
+      ${verified?.whole && wrong
+        ? html`<button @click=${() => verify(true)}>${say`Repair ${plural(wrong, "point")}`}</button>`
+        : nothing}
       ${seen.busy ? html`<button class="quiet" @click=${stop}>${say`Stop`}</button>` : nothing}</p>
-    ${verified ? html`<p class=${verified.whole && !wrong ? "good" : ""}>${differences(verified, wrong)}</p>` : html`<p class="soft">${say`Compares every point in Qdrant with the ledger. Neither verification nor repair calls a language model.`}</p>`}
-    ${findings.length ? html`<details><summary>${plural(findings.length, "finding")}</summary><ul class="questions" role="list">${findings.slice(0, 50).map((each) => html`<li><span class="grow">${FINDINGS[each.kind]}: ${each.reason}</span>
-      ${each.document_id ? html`<a href=${`${ROOT}/documents/${each.document_id}${each.chunk_id ? `?chunk=${each.chunk_id}` : ""}`}>${say`Open document`}</a>` : nothing}<span class="soft small">${each.repaired ? say`repaired` : ""}</span></li>`)}</ul></details>` : nothing}</section>`;
+    ${verified
+      ? html`<p class=${verified.whole && !wrong ? "good" : ""}>${differences(verified, wrong)}</p>`
+      : html`<p class="soft">${purpose}</p>`}
+    ${findings.length
+      ? html`<details><summary>${plural(findings.length, "finding")}</summary>
+          <ul class="questions" role="list">${findings.slice(0, 50).map(finding)}</ul></details>`
+      : nothing}</section>`;
+}
+
+/** @param {Collected["findings"][number]} each */
+function finding(each) {
+  const address = `${ROOT}/documents/${each.document_id}${each.chunk_id ? `?chunk=${each.chunk_id}` : ""}`;
+  return html`<li><span class="grow">${FINDINGS[each.kind]}: ${each.reason}</span>
+    ${each.document_id ? html`<a href=${address}>${say`Open document`}</a>` : nothing}
+    <span class="soft small">${each.repaired ? say`repaired` : ""}</span></li>`;
 }
 
 /** @param {Api["CollectionView"]} shown */

@@ -17,17 +17,34 @@ import { say } from "../parts/words.js";
 export const title = say`Compare`;
 export const titled = true;
 /** @type {Record<string, string>} */
-const STATES = { queued: say`queued`, running: say`running`, done: say`done`, failed: say`failed`, cancelled: say`cancelled` };
+const STATES = {
+  queued: say`queued`,
+  running: say`running`,
+  done: say`done`,
+  failed: say`failed`,
+  cancelled: say`cancelled`,
+};
 const INTERVAL = 1000; // milliseconds between two polls
 const MOST = 1000;
 const USUAL = ["default", "text", "bm25", "text+bm25 rrf"];
 
 /**
  * @typedef {import("../parts/report.js").Results} Results
- * @typedef {Omit<Api["EvaluationView"], "results"> & {results: Partial<Results> | null}} Run runs in a list have only the `rows` of their results
- * @typedef {{sets: Api["LabelledSetSizeView"][] | null, set: string, build: number | null, runs: Run[],
- *   strategies: string[], run: Run | null,
- *   file: {name: string, results: Results} | null, against: Api["DifferenceView"][] | null, chosen: string, problem: any, again?: () => void}} Comparing
+ * @typedef {Omit<Api["EvaluationView"], "results"> & {results: Partial<Results> | null}} Run
+ *   runs in a list have only the `rows` of their results
+ * @typedef {{
+ *   sets: Api["LabelledSetSizeView"][] | null,
+ *   set: string,
+ *   build: number | null,
+ *   runs: Run[],
+ *   strategies: string[],
+ *   run: Run | null,
+ *   file: {name: string, results: Results} | null,
+ *   against: Api["DifferenceView"][] | null,
+ *   chosen: string,
+ *   problem: any,
+ *   again?: () => void,
+ * }} Comparing
  */
 
 /** @returns {Comparing} */
@@ -134,7 +151,10 @@ async function poll(id) {
 }
 
 /** @param {Partial<Results>} results @returns {string} */
-const firstOf = ({ rows = [], baseline, default: usual }) => (rows.find((row) => row.strategy === usual) ?? rows.find((row) => row.strategy !== baseline) ?? rows[0])?.strategy ?? "";
+const firstOf = ({ rows = [], baseline, default: usual }) => {
+  const own = rows.find((row) => row.strategy === usual);
+  return (own ?? rows.find((row) => row.strategy !== baseline) ?? rows[0])?.strategy ?? "";
+};
 
 /** @param {() => Promise<unknown>} action */
 async function attempt(action) {
@@ -189,9 +209,18 @@ const open = (file) => attempt(async () => {
   if (!file) return;
   const text = await file.text();
   const whole = read(text);
-  if (whole?.rows && whole?.per_query) return Object.assign(seen, { file: { name: file.name, results: whole }, run: null, chosen: firstOf(whole) });
-  const questions = text.split("\n").filter((line) => line.trim()).map((line, number) => read(line) ?? wrong(say`Line ${number + 1} of ${file.name} is not JSON.`));
-  if (questions.length > MOST) wrong(say`${file.name} has ${count(questions.length)} questions, but a set holds at most ${count(MOST)}. Use a sample.`);
+  if (whole?.rows && whole?.per_query) {
+    const shownFile = { name: file.name, results: whole };
+    return Object.assign(seen, { file: shownFile, run: null, chosen: firstOf(whole) });
+  }
+  const questions = text
+    .split("\n")
+    .filter((line) => line.trim())
+    .map((line, number) => read(line) ?? wrong(say`Line ${number + 1} of ${file.name} is not JSON.`));
+  if (questions.length > MOST) {
+    const [many, most] = [count(questions.length), count(MOST)];
+    wrong(say`${file.name} has ${many} questions, but a set holds at most ${most}. Use a sample.`);
+  }
   const name = file.name.replace(/\.[^.]*$/, "").replace(/[^\w.-]+/g, "-").slice(0, 64) || "questions";
   await send("PUT", `${base()}/labelled-sets/${encodeURIComponent(name)}`, { body: { questions } });
   choose(name);
@@ -250,9 +279,14 @@ function tools(sets) {
   const chosen = (event) => choose(event.target.value);
   /** @param {On<HTMLInputElement & {files: FileList}>} event */
   const given = (event) => (open(event.target.files[0]), (event.target.value = ""));
-  return html`${sets.length ? html`<label class="inline">${say`Set`} <select @change=${chosen}>
-      ${sets.map((each) => html`<option value=${each.set} ?selected=${each.set === seen.set}>${each.set} (${count(each.questions)})</option>`)}</select></label>` : nothing}
-    <label class="button">${say`Open file`}<input class="hidden" type="file" accept=".jsonl,.json,.ndjson" @change=${given}></label>
+  return html`${sets.length
+      ? html`<label class="inline">${say`Set`} <select @change=${chosen}>${sets.map(
+          (each) => html`<option value=${each.set} ?selected=${each.set === seen.set}
+            >${each.set} (${count(each.questions)})</option>`,
+        )}</select></label>`
+      : nothing}
+    <label class="button">${say`Open file`}<input class="hidden" type="file"
+      accept=".jsonl,.json,.ndjson" @change=${given}></label>
     <button @click=${startLabelling}>${say`Label user questions`}</button>`;
 }
 
@@ -260,10 +294,13 @@ function tools(sets) {
 const pick = (strategy) => ((seen.chosen = strategy), redraw());
 
 function explanation() {
-  return html`<div class="empty"><p>${say`Measure whether question matching beats plain search on your documents. Thirty labelled questions show large differences; a few hundred show small ones.`}</p>
+  const purpose = say`Measure whether question matching beats plain search on your documents. Thirty labelled questions show large differences; a few hundred show small ones.`;
+  const results = html`<code>results.json</code>`;
+  const command = html`<code>foreask eval</code>`;
+  return html`<div class="empty"><p>${purpose}</p>
     <p class="soft">${say`Label questions that users asked, or open a file with one question per line:`}</p>
     <pre>{"question": "How much leave do I get?", "external_ids": ["leave.md"]}</pre>
-    <p class="soft">${say`You can also open the ${html`<code>results.json</code>`} of ${html`<code>foreask eval</code>`}.`}</p></div>`;
+    <p class="soft">${say`You can also open the ${results} of ${command}.`}</p></div>`;
 }
 
 const missing = () => noCollections(say`Here you measure how well questions find their documents, with several search \
@@ -305,14 +342,18 @@ function shown(each) {
   const facts = html`${plural(each.questions, "question")}${buildOf(each)} \u00b7 ${ago(each.created_at)}`;
   const heading = html`<h2>${each.labelled_set ?? say`Questions`} <span class="soft small">${facts}</span></h2>`;
   if (isOpen(each)) {
-    const searched = each.total ? say`${count(each.done)} of ${plural(each.total, "query", "queries")}` : plural(each.done, "query", "queries");
+    const searched = each.total
+      ? say`${count(each.done)} of ${plural(each.total, "query", "queries")}`
+      : plural(each.done, "query", "queries");
     const progress = [searched, each.strategy].filter(Boolean).join(", ");
     return html`${heading}<div class="bar-line" role="status">${bar(each.done / (each.total || 1), "")}
       <span class="number">${each.state === "queued" ? say`queued` : progress}</span>
       <button class="quiet" @click=${() => forget(each)}>${say`Stop`}</button></div>
       <p class="soft small">${say`The run continues if you leave this page.`}</p>`;
   }
-  if (!each.results?.per_query) return html`${heading}<p class="trouble">${each.error ?? say`The run failed. Run it again.`}</p>`;
+  if (!each.results?.per_query) {
+    return html`${heading}<p class="trouble">${each.error ?? say`The run failed. Run it again.`}</p>`;
+  }
   const others = seen.runs.filter((other) => other.state === "done" && other.id !== each.id);
   /** @param {On<HTMLSelectElement>} event */
   const chosen = (event) => compareWith(event.target.value);
@@ -333,5 +374,10 @@ function earlier() {
     <span class="grow"><a href=${address(each)}>${each.labelled_set ?? say`Questions`}, ${ago(each.created_at)}</a>
       <span class="soft small">${plural(each.questions, "question")}${buildOf(each)}
         \u00b7 ${STATES[each.state] ?? each.state}${bestWords(best(each))}</span></span>
-    <button class="quiet" @click=${() => forget(each)} aria-label=${isOpen(each) ? say`Stop the run of ${ago(each.created_at)}` : say`Delete the run of ${ago(each.created_at)}`}>${isOpen(each) ? say`Stop` : say`Delete`}</button></li>`)}</ul>`;
+    <button class="quiet"
+      @click=${() => forget(each)}
+      aria-label=${isOpen(each)
+        ? say`Stop the run of ${ago(each.created_at)}`
+        : say`Delete the run of ${ago(each.created_at)}`}
+      >${isOpen(each) ? say`Stop` : say`Delete`}</button></li>`)}</ul>`;
 }

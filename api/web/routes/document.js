@@ -29,9 +29,23 @@ const SHOWN_QUERIES = 20;
 const COLUMNS = { kind: "chunk-rows" };
 
 /**
- * @typedef {{id: string, document: Api["DocumentView"] | null, chunks: Api["ChunkView"][], of: string, before: string | null, next: string | null,
- *   open: Api["ChunkView"] | null, state: string, problem: any, loading: boolean, again: () => void, stale: Set<string>,
- *   isOriginal: boolean, cited: {chunk: string | null, sentences: [number, number][]}}} Reading `isOriginal`: whether the original is shown, too
+ * `isOriginal`: whether the original is shown, too.
+ * @typedef {{
+ *   id: string,
+ *   document: Api["DocumentView"] | null,
+ *   chunks: Api["ChunkView"][],
+ *   of: string,
+ *   before: string | null,
+ *   next: string | null,
+ *   open: Api["ChunkView"] | null,
+ *   state: string,
+ *   problem: any,
+ *   loading: boolean,
+ *   again: () => void,
+ *   stale: Set<string>,
+ *   isOriginal: boolean,
+ *   cited: {chunk: string | null, sentences: [number, number][]},
+ * }} Reading
  */
 
 /** @type {Reading} */
@@ -41,7 +55,22 @@ const windowed = new WindowedList(ROW, () => more());
 
 /** @param {string} id @returns {Reading} */
 function newState(id) {
-  return { id, document: null, chunks: [], of: "", before: null, next: null, open: null, state: "", problem: null, loading: false, again: () => refresh(), stale: new Set(), isOriginal: false, cited: { chunk: null, sentences: [] } };
+  return {
+    id,
+    document: null,
+    chunks: [],
+    of: "",
+    before: null,
+    next: null,
+    open: null,
+    state: "",
+    problem: null,
+    loading: false,
+    again: () => refresh(),
+    stale: new Set(),
+    isOriginal: false,
+    cited: { chunk: null, sentences: [] },
+  };
 }
 
 /** @param {{id: string, query: URLSearchParams}} route */
@@ -71,7 +100,14 @@ async function refresh(around = shown.open?.id) {
     if (around && !now.state && !page.items.some((chunk) => chunk.id === around)) {
       page = await get(`${chunksOf(now)}&around=${encodeURIComponent(around)}`).catch(() => page);
     }
-    Object.assign(now, { chunks: page.items, of: whole(now.document), before: page.previous_cursor, next: page.next_cursor, problem: null, stale: new Set() });
+    Object.assign(now, {
+      chunks: page.items,
+      of: whole(now.document),
+      before: page.previous_cursor,
+      next: page.next_cursor,
+      problem: null,
+      stale: new Set(),
+    });
     const isMissing = around !== undefined && !page.items.some((chunk) => chunk.id === around);
     if (isMissing) now.isOriginal = false; // the original is not opened at another passage
     now.open = page.items.find((chunk) => chunk.id === around) ?? now.open ?? (wide() ? page.items[0] : null) ?? null;
@@ -214,7 +250,8 @@ async function toggle(isOriginal) {
   if (!isOriginal) original?.forgetOriginal();
   if (isOriginal && !original) await loadOriginal();
   redraw();
-  requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(isOriginal ? "original-title" : "open-original")?.focus()));
+  const focus = () => document.getElementById(isOriginal ? "original-title" : "open-original")?.focus();
+  requestAnimationFrame(() => requestAnimationFrame(focus));
 }
 
 async function loadOriginal() {
@@ -263,9 +300,10 @@ export function view() {
       <p class="small"><a id="to-list" href=${`${ROOT}/documents${lists.search}`}>${say`Documents`}</a></p>
       <h2 dir="auto" class="question-title">${nameOf(each)}</h2>
       <p class="counts soft">${stateMark(each.state)}
-        <span dir="auto">${each.external_id}</span> <span>${each.live_version && each.live_version !== each.version ? say`version ${each.version}, live version ${each.live_version}` : say`version ${each.version}`}</span>
+        <span dir="auto">${each.external_id}</span> <span>${versionWords(each)}</span>
         <span>${plural(each.chunks.total, "chunk")}</span> <span>${plural(each.questions, "question")}</span>
-        ${money(each.usage.cost) ? html`<span>${money(each.usage.cost)}</span>` : nothing} <span>${ago(each.updated_at)}</span></p>
+        ${money(each.usage.cost) ? html`<span>${money(each.usage.cost)}</span>` : nothing}
+        <span>${ago(each.updated_at)}</span></p>
       ${progressOf(each) ? html`<p class="soft">${progressOf(each)}</p>` : nothing}
       ${errorOf(each, open)}
       ${each.pages ? pagesOf(each, refresh) : nothing}
@@ -275,14 +313,19 @@ export function view() {
         <button @click=${save}>${say`Download original`}</button>
         ${remedyOf(each) ? nothing : repairs(each)}
         ${may("write") ? html`<button class="danger" @click=${remove}>${say`Delete`}</button>` : nothing}
-        ${each.chunks.total > 1 ? html`<label class="picker"><span class="hidden">${say`Filter chunks`}</span><select @change=${chosen}>
-          ${STATES.map(([state, words]) => html`<option value=${state} ?selected=${state === shown.state}>${words}</option>`)}</select></label>` : nothing}
+        ${each.chunks.total > 1
+          ? html`<label class="picker"><span class="hidden">${say`Filter chunks`}</span><select @change=${chosen}>
+              ${STATES.map(
+                ([state, words]) => html`<option value=${state} ?selected=${state === shown.state}>${words}</option>`,
+              )}</select></label>`
+          : nothing}
       </p>
       ${along()}
       ${problemCard(shown.problem, shown.again)}
       ${shown.before ? html`<p><button @click=${earlier}>${say`Show earlier chunks`}</button></p>` : nothing}
-      ${shown.chunks.length ? windowed.view(shown.chunks, totalOf(each), row, say`Chunks`, COLUMNS)
-        : shown.state ? html`<p class="empty soft">${say`No matching chunks.`}</p>` : html`<p class="empty soft">${each.state === "reading" ? say`The pages are being read. The chunks will appear here.` : OPEN.includes(each.state) ? say`The document is being parsed. Its chunks will appear here.` : say`This document has no chunks.`}</p>`}
+      ${shown.chunks.length
+        ? windowed.view(shown.chunks, totalOf(each), row, say`Chunks`, COLUMNS)
+        : html`<p class="empty soft">${noChunks(each)}</p>`}
     </section>
     ${open && isOriginal ? originalOf(each, open) : nothing}
     ${open ? detail(open) : nothing}
@@ -325,7 +368,21 @@ function toDropped() {
 }
 
 const kept = (/** @type {Api["ChunkView"]} */ chunk) => chunk.questions.filter((question) => question.passed).length;
-const dropped = (/** @type {Api["ChunkView"]} */ chunk) => chunk.questions.filter((question) => question.passed === false).length;
+const dropped = (/** @type {Api["ChunkView"]} */ chunk) =>
+  chunk.questions.filter((question) => question.passed === false).length;
+
+/** @param {Api["DocumentView"]} document */
+function versionWords({ version, live_version: live }) {
+  return live && live !== version ? say`version ${version}, live version ${live}` : say`version ${version}`;
+}
+
+/** Say why no chunk is shown. @param {Api["DocumentView"]} document */
+function noChunks({ state }) {
+  if (shown.state) return say`No matching chunks.`;
+  if (state === "reading") return say`The pages are being read. The chunks will appear here.`;
+  if (OPEN.includes(state)) return say`The document is being parsed. Its chunks will appear here.`;
+  return say`This document has no chunks.`;
+}
 
 /** @param {Api["ChunkView"]} chunk */
 function row(chunk) {
@@ -334,7 +391,8 @@ function row(chunk) {
   const choose = (event) => open(chunk, event.currentTarget);
   const [headings, text] = [path(within(chunk)), opening(chunk.text, 160)];
   return html`<button class="row-main quiet" aria-current=${String(shown.open?.id === chunk.id)} @click=${choose}>
-      <span class="name clip" dir="auto"><span class="soft number">${chunk.ordinal + 1}</span> ${headings || text}</span>
+      <span class="name clip" dir="auto"
+        ><span class="soft number">${chunk.ordinal + 1}</span> ${headings || text}</span>
       ${headings ? html`<span class="soft small clip" dir="auto">${text}</span>` : nothing}</button>
     ${chunk.state === "dead"
       ? stateMark("failed")
@@ -343,7 +401,8 @@ function row(chunk) {
 }
 
 /** Return the chunk's headings without the document's title. @param {Api["ChunkView"]} chunk */
-const within = (chunk) => (shown.document && chunk.heading_path[0] === nameOf(shown.document) ? chunk.heading_path.slice(1) : chunk.heading_path);
+const within = ({ heading_path: headings }) =>
+  shown.document && headings[0] === nameOf(shown.document) ? headings.slice(1) : headings;
 
 /** @type {HTMLElement | null} */
 let opener = null; // element that gets the focus when the chunk is closed
@@ -353,7 +412,8 @@ function open(chunk, from) {
   opener = from;
   shown.open = chunk;
   redraw();
-  if (!wide()) requestAnimationFrame(() => document.getElementById("chunk-title")?.focus()); // the panel covers the list
+  // The panel covers the list.
+  if (!wide()) requestAnimationFrame(() => document.getElementById("chunk-title")?.focus());
 }
 
 function close() {
@@ -373,14 +433,19 @@ function detail(chunk) {
       <button class="quiet" aria-label=${say`Close`} @click=${close}>${icon("x")}</button></header>
     <p class="name" dir="auto">${path(chunk.heading_path)}</p>
     ${shown.document ? textOf(shown.document, chunk, citedIn(chunk)) : nothing}
-    ${kind && !shown.isOriginal ? html`<p><button id="open-original" @click=${() => toggle(true)}>${openingOf(kind, chunk.page)}</button></p>` : nothing}
+    ${kind && !shown.isOriginal
+      ? html`<p><button id="open-original" @click=${() => toggle(true)}>${openingOf(kind, chunk.page)}</button></p>`
+      : nothing}
     <h3>${say`Questions answered by this chunk`}</h3>
     ${chunk.questions.length || chunk.error ? nothing : html`<p class="soft">${say`No questions yet.`}</p>`}
     ${shown.document ? questionsOf(chunk, shown.document.collection, reload) : nothing}
     ${askedOf(chunk)}
     ${failuresOf(chunk)}
     <p class="soft small">${usageOf(chunk.usage)}</p>
-    ${may("write") ? html`<p><a class="button" href=${`${ROOT}/lab/try`} @click=${() => (pendingText.text = chunk.text)}>${say`Try this chunk`}</a></p>` : nothing}
+    ${may("write")
+      ? html`<p><a class="button" href=${`${ROOT}/lab/try`}
+          @click=${() => (pendingText.text = chunk.text)}>${say`Try this chunk`}</a></p>`
+      : nothing}
   </aside>`;
 }
 
@@ -417,7 +482,10 @@ async function readAsked(chunk, collection) {
   const now = { chunk, items: null, problem: null };
   asked = now;
   try {
-    now.items = (await get(`/v1/collections/${encodeURIComponent(collection)}/queries?limit=${SHOWN_QUERIES}&chunk_id=${chunk}`)).items;
+    const page = await get(
+      `/v1/collections/${encodeURIComponent(collection)}/queries?limit=${SHOWN_QUERIES}&chunk_id=${chunk}`,
+    );
+    now.items = page.items;
   } catch (problem) {
     now.problem = problem;
   }
@@ -430,14 +498,21 @@ function askedOf(chunk) {
   const { collection } = shown.document;
   if (asked.chunk !== chunk.id) readAsked(chunk.id, collection);
   return html`<h3>${say`Asked by users`}</h3>
-    ${asked.items?.length ? html`<ul class="questions" role="list" aria-label=${say`Asked by users`}>${asked.items.map(askedQuestion)}</ul>` : nothing}
-    ${asked.items && !asked.items.length ? html`<p class="soft">${say`This chunk was not the first result of any question.`}</p>` : nothing}
+    ${asked.items?.length
+      ? html`<ul class="questions" role="list" aria-label=${say`Asked by users`}>${asked.items.map(askedQuestion)}</ul>`
+      : nothing}
+    ${asked.items && !asked.items.length
+      ? html`<p class="soft">${say`This chunk was not the first result of any question.`}</p>`
+      : nothing}
     ${problemCard(asked.problem, () => readAsked(chunk.id, collection))}`;
 }
 
 /** @param {Api["AskedQuestionView"]} each */
 function askedQuestion(each) {
-  const mark = each.found && each.helpful !== false ? html`<span class="good" role="img" aria-label=${say`answered`}>${icon("circle-check")}</span>` : html`<span class="bad" role="img" aria-label=${say`not answered`}>${icon("x")}</span>`;
-  return html`<li>${mark}<span class="grow"><span dir="auto">${each.question}</span><span class="soft small">${plural(each.times, "time")} \u00b7 ${ago(each.last_at)}</span></span>
+  const mark = each.found && each.helpful !== false
+    ? html`<span class="good" role="img" aria-label=${say`answered`}>${icon("circle-check")}</span>`
+    : html`<span class="bad" role="img" aria-label=${say`not answered`}>${icon("x")}</span>`;
+  return html`<li>${mark}<span class="grow"><span dir="auto">${each.question}</span
+      ><span class="soft small">${plural(each.times, "time")} \u00b7 ${ago(each.last_at)}</span></span>
     <span class="soft small number">${each.best_score === null ? "" : score(each.best_score)}</span></li>`;
 }

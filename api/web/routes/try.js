@@ -1,4 +1,5 @@
-// Try: the chunks of a text and the questions that the model writes for each, with one prompt or two. Nothing is stored.
+// Try: the chunks of a text and the questions that the model writes for each, with one prompt or two. Nothing is
+// stored.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
@@ -22,7 +23,10 @@ const MAX_QUESTIONS = 12;
 const NAMES = ["A", "B"]; // of the two prompts
 const EXAMPLE = say`# Berlin
 
-Berlin is the capital and largest city of Germany, by area and by population. With 3.7 million inhabitants it has the highest population within its city limits of any city in the European Union. The state of Brandenburg surrounds the city, and Potsdam, Brandenburg's capital, is nearby. The urban area of Berlin has over 4.6 million inhabitants and is the most populous in Germany.`;
+Berlin is the capital and largest city of Germany, by area and by population. With 3.7 million inhabitants it has the \
+highest population within its city limits of any city in the European Union. The state of Brandenburg surrounds the \
+city, and Potsdam, Brandenburg's capital, is nearby. The urban area of Berlin has over 4.6 million inhabitants and is \
+the most populous in Germany.`;
 
 /**
  * @typedef {import("../parts/trial.js").TriedChunk} TriedChunk
@@ -131,19 +135,29 @@ async function retry(side) {
 }
 
 /** Return the chunks, which are the same for both prompts. */
-const chunks = () => trial.sides.map((side) => side.chunks).reduce((most, each) => (each.length > most.length ? each : most));
+const chunks = () =>
+  trial.sides.map((side) => side.chunks).reduce((most, each) => (each.length > most.length ? each : most));
 
 /** Return the questions of a chunk, the first prompt's first. @param {number} index */
 const questionsOf = (index) => trial.sides.flatMap((side, number) =>
-  (side.chunks[index]?.questions ?? []).map((each) => ({ ...each, side: trial.sides.length > 1 && !each.typed ? NAMES[number] : "" })));
+  (side.chunks[index]?.questions ?? []).map((each) => ({
+    ...each,
+    side: trial.sides.length > 1 && !each.typed ? NAMES[number] : "",
+  })));
 
 /** Compare the entered questions with each chunk's text and questions. @param {string} [question] a new question */
 async function compare(question) {
-  if (question?.trim()) trial.questions = [...trial.questions.filter((each) => each !== question), question].slice(-MAX_QUESTIONS);
+  if (question?.trim()) {
+    const others = trial.questions.filter((each) => each !== question);
+    trial.questions = [...others, question].slice(-MAX_QUESTIONS);
+  }
   const tried = chunks();
   if (!trial.questions.length || !tried.length) return;
   try {
-    const texts = tried.map((each, index) => ({ text: each.text, questions: questionsOf(index).map(({ text }) => text) }));
+    const texts = tried.map((each, index) => ({
+      text: each.text,
+      questions: questionsOf(index).map(({ text }) => text),
+    }));
     trial.similarity = await newest(compared(trial.questions, texts, collection()));
     trial.problem = null;
   } catch (problem) {
@@ -210,8 +224,9 @@ export function view() {
   const over = (event) => event.preventDefault();
   /** @param {On<HTMLTextAreaElement>} event */
   const changes = (event) => ((trial.text = event.target.value), redraw());
+  const purpose = say`Preview the questions that the model writes for a text. Nothing is stored. Model calls are billed as during ingestion.`;
   return html`<section class="column wide" @dragover=${over} @drop=${dropped}>
-    <p class="soft">${say`Preview the questions that the model writes for a text. Nothing is stored. Model calls are billed as during ingestion.`}</p>
+    <p class="soft">${purpose}</p>
     <form class="trial" @submit=${run}>
       <label>${say`Text`}<textarea id="question" rows="9" dir="auto" maxlength=${MOST} .value=${live(trial.text)}
         @input=${changes}></textarea></label>
@@ -224,7 +239,8 @@ export function view() {
         ${collections.items.length ? collectionPicker(readPrompt) : nothing}
         <span class="grow soft small number">${plural(trial.text.length, "character")}</span>
         ${running ? html`<button type="button" @click=${stop}>${say`Stop`}</button>`
-          : html`<button class="main" type="submit" ?disabled=${!trial.text.trim()}>${say`Generate questions`}</button>`}
+          : html`<button class="main" type="submit"
+              ?disabled=${!trial.text.trim()}>${say`Generate questions`}</button>`}
       </div>
     </form>
     ${problemCard(trial.problem, () => load().then(() => compare()))}
@@ -236,11 +252,19 @@ export function view() {
 
 function asking() {
   /** @param {boolean} bars @param {string} words */
-  const shape = (bars, words) => html`<button type="button" aria-pressed=${String(trial.bars === bars)} @click=${() => ((trial.bars = bars), redraw())}>${words}</button>`;
+  const shape = (bars, words) => html`<button type="button" aria-pressed=${String(trial.bars === bars)}
+    @click=${() => ((trial.bars = bars), redraw())}>${words}</button>`;
   return html`<form class="bar-line" @submit=${put}><label class="grow"><span class="hidden">${say`Question`}</span>
-      <input name="question" class="whole" dir="auto" maxlength="10000" placeholder=${say`Ask a question as a user would`}></label><button type="submit">${say`Compare`}</button>
-      ${trial.similarity ? html`<span class="switch" role="group" aria-label=${say`Chart type`}>${shape(false, say`Heat map`)}${shape(true, say`Bars`)}</span>` : nothing}
-      ${may("write") ? html`<button type="button" class="quiet" @click=${keep}>${say`Save as document`}</button>` : nothing}</form>`;
+      <input name="question" class="whole" dir="auto" maxlength="10000"
+        placeholder=${say`Ask a question as a user would`}></label>
+      <button type="submit">${say`Compare`}</button>
+      ${trial.similarity
+        ? html`<span class="switch" role="group" aria-label=${say`Chart type`}
+            >${shape(false, say`Heat map`)}${shape(true, say`Bars`)}</span>`
+        : nothing}
+      ${may("write")
+        ? html`<button type="button" class="quiet" @click=${keep}>${say`Save as document`}</button>`
+        : nothing}</form>`;
 }
 
 /** @param {TriedChunk} each @param {number} index */
@@ -253,18 +277,28 @@ function chunk(each, index) {
     <div class="reading"><div class="marked">${passage(each.text)}</div></div>
     ${similarity?.[index] ? comparison(index, similarity[index])
       : sides.length === 1 ? written(sides[0].chunks[index], sides[0])
-        : html`<div class="sides">${sides.map((side, number) => html`<section aria-label=${NAMES[number]}><h4>${NAMES[number]}</h4>${written(side.chunks[index], side)}</section>`)}</div>`}
-    <form class="bar-line" @submit=${typed}><label class="grow"><span class="hidden">${say`Your own question about chunk ${index + 1}`}</span>
-      <input name="typed" class="whole quiet" dir="auto" maxlength="1000" placeholder=${say`Add your own question about this chunk`}></label><button type="submit" class="quiet">${say`Add`}</button></form>
+        : html`<div class="sides">${sides.map((side, number) => html`<section aria-label=${NAMES[number]}>
+            <h4>${NAMES[number]}</h4>${written(side.chunks[index], side)}</section>`)}</div>`}
+    <form class="bar-line" @submit=${typed}>
+      <label class="grow"><span class="hidden">${say`Your own question about chunk ${index + 1}`}</span>
+        <input name="typed" class="whole quiet" dir="auto" maxlength="1000"
+          placeholder=${say`Add your own question about this chunk`}></label>
+      <button type="submit" class="quiet">${say`Add`}</button></form>
   </article>`;
 }
 
 /** @param {number} index @param {import("../parts/similarity.js").Similarity} similarity */
 function comparison(index, similarity) {
   /** @type {import("../parts/similarity.js").Row[]} */
-  const rows = questionsOf(index).map((own, row) => ({ words: own.text, mark: html`${own.side ? html`<b class="side-name">${own.side}</b> ` : nothing}${checkMark(own)}`, kind: "questions", values: similarity.questions.map((cosines) => cosines[row]) }));
+  const rows = questionsOf(index).map((own, row) => ({
+    words: own.text,
+    mark: html`${own.side ? html`<b class="side-name">${own.side}</b> ` : nothing}${checkMark(own)}`,
+    kind: "questions",
+    values: similarity.questions.map((cosines) => cosines[row]),
+  }));
   rows.push({ words: say`chunk text`, mark: nothing, kind: "text", values: similarity.text });
   rows.push({ words: say`shared words`, mark: nothing, kind: "bm25", values: similarity.words });
-  if (!trial.bars) return heat(trial.questions.slice(0, similarity.text.length), rows);
-  return trial.questions.slice(0, similarity.text.length).map((question, column) => nearest(question, column, rows)).reverse();
+  const questions = trial.questions.slice(0, similarity.text.length);
+  if (!trial.bars) return heat(questions, rows);
+  return questions.map((question, column) => nearest(question, column, rows)).reverse();
 }
