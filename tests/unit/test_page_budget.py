@@ -30,7 +30,7 @@ def test_each_screen_stays_small(screen):
 
 def test_all_screens_together_stay_small():
     document = len(gzip.compress(PAGE.document("", "ask").encode()))
-    assert document + STYLES + sum(MODULES.values()) <= 230_000
+    assert document + STYLES + sum(MODULES.values()) <= 232_000
     assert len(MODULES) <= 126
     for name, file in PAGE.files.items():
         if name.startswith(_WORDS):
