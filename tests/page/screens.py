@@ -29,7 +29,8 @@ async def require_accessible(page: Page, where: str = "", *, only_colours: bool 
     if not await page.evaluate("'axe' in window"):
         await page.evaluate(Axe().axe_script)
     options: dict[str, Any] = {"runOnly": _COLOURS if only_colours else _TAGS, "resultTypes": ["violations"]}
-    assert await page.evaluate(_VIOLATIONS, options) == [], where
+    violations = await page.evaluate(_VIOLATIONS, options)
+    assert violations == [], (where, violations)
     assert await fits(page), where
 
 

@@ -186,6 +186,7 @@ async def test_asking_key_opens_cited_page_unless_filtered(browser, keyed, two, 
         await page.locator(".written .cited").first.click()
         await expect(page.locator(".notice")).to_contain_text("Your key may not open passages of earlier answers")
         await page.get_by_role("link", name="Explain").click()
+        await expect(page).to_have_title(re.compile("Explain"))
         await page.fill("#question", "Who counts every gull at noon?")
         await page.keyboard.press("Enter")
         await expect(page.locator(".explained tbody tr").first).to_be_visible()

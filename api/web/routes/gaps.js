@@ -333,7 +333,7 @@ function passage({ nearest }) {
 
 /** Render the questions of a gap, each with a link to its page. @param {Api["GapView"]} gap */
 function wordings({ questions, distinct_questions: many }) {
-  return html`<h3>${plural(many, "wording")}</h3>
+  return html`<h2>${plural(many, "wording")}</h2>
     <ul class="questions" role="list">${questions.map((each) => html`<li>
       <a class="grow" dir="auto" href=${addressOf(each.query_id)}>${each.question}</a>
       <span class="soft small number">${plural(each.times, "time")}</span></li>`)}</ul>
