@@ -376,7 +376,7 @@ function versionWords({ version, live_version: live }) {
   return live && live !== version ? say`version ${version}, live version ${live}` : say`version ${version}`;
 }
 
-/** Say why no chunk is shown. @param {Api["DocumentView"]} document */
+/** Explain why no chunk is shown. @param {Api["DocumentView"]} document */
 function noChunks({ state }) {
   if (shown.state) return say`No matching chunks.`;
   if (state === "reading") return say`The pages are being read. The chunks will appear here.`;
