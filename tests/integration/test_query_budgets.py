@@ -206,6 +206,7 @@ async def test_trial_is_charged_like_queries(client, provider):
     assert accounts_of(client)["key"] > sum(done["usage"].values()) > 0  # and the embeddings
 
     first = [event async for event in events_of(await client.post("/v1/trials", json=TRIED, headers=small))]
+    await settled(client)
     refused = await client.post("/v1/trials", json=TRIED, headers=small)
 
     errors = [data["error"] for name, data in first if name == "screened"]
