@@ -57,16 +57,17 @@ export async function load({ query }) {
   visit += 1;
   isShown = true;
   const now = visit;
+  const isLeft = () => now !== visit;
   const requested = query.get("show");
   const wanted = query.get("gap") ?? "";
   const state = STATES.find(([each]) => each === requested)?.[0] ?? "open";
   Object.assign(seen, { state, named: null, isRead: false });
   server().then((me) => ((seen.days = me?.query_retention_days ?? null), redraw()));
   await loadCollections().catch((problem) => (gaps.state.problem = problem));
-  if (now !== visit) return;
+  if (isLeft()) return;
   seen.isRead = true;
   if (wanted && collections.items.length) await find(wanted);
-  if (now === visit) await restart(wanted);
+  if (!isLeft()) await restart(wanted);
 }
 
 export function unload() {

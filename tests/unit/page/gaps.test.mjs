@@ -61,7 +61,7 @@ test("screen closed before its list starts never polls", async (t) => {
   const screen = await openGaps(GAP, {}, (path) => (path.includes("/collections?") ? collections.promise : undefined));
   const loading = opened(screen);
   screen.unload();
-  collections.resolve({ items: [], next_cursor: null });
+  collections.resolve(COLLECTIONS);
   await loading;
   await pass(t, 20_000);
   assert.equal(screen.reads, 0);
