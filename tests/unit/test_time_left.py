@@ -68,13 +68,6 @@ LOADS = {
     means="the estimate of a new load doubles at the end of its first minute",
     case="one by one",
 )
-@guards(
-    "shared/domain/time_left.py",
-    "self.recent - self.first",
-    "self.recent",
-    means="the estimate of a load is too low at its start",
-    case="large groups",
-)
 @pytest.mark.parametrize(("start", "events"), LOADS.values(), ids=LOADS.keys())
 def test_steady_load_never_jumps(start, events):
     total = sum(count for _, count in events)
@@ -178,6 +171,12 @@ def test_progress_of_job_includes_expected_chunks():
     "chunks >= _FEW_CHUNKS and",
     "chunks and",
     means="the first chunks of an ingest promise a time that is several times too long or too short",
+)
+@guards(
+    "shared/domain/time_left.py",
+    "self.recent - self.first",
+    "self.recent",
+    means="the estimate of a load is too low at its start",
 )
 def test_few_chunks_prove_no_pace():
     few, enough = (FinishedChunks(recent=recent, first=2, span=timedelta(seconds=20)) for recent in (9, 10))
