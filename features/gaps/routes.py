@@ -180,7 +180,7 @@ async def _gap(collection: Collection, gap_id: UUID, services: ApiServices, find
     """Return a gap of a collection.
 
     Raises:
-        NotFound: there is no such gap.
+        NotFound: the gap does not exist.
     """
     found = await _read(collection, services, finder)
     gap = next((gap for gap in found.gaps if gap.id == gap_id), None)

@@ -2,7 +2,7 @@
 
 The time is the open work divided by the pace. Work is counted in chunks: chunks that are not finished, and the chunks
 that documents which are not parsed yet are expected to have. The pace is the number of chunks that finished per second
-over the last minutes. Without evidence, for work or pace, there is no number.
+over the last minutes. Without evidence of work or pace, the time is unknown.
 
 A job needs the time for its own work and for the work that is processed before it. Workers take a tenant's chunks by
 priority, then by age, so that is the work of jobs with a higher priority, of jobs with the same priority that were

@@ -92,7 +92,7 @@ async def test_key_is_shown_once_and_works_until_revoked(client, services, keyed
         refused = await client.get("/v1/status", headers=bearer(made["key"]))
         assert (refused.status_code, refused.json()["detail"]) == (401, "The key 'one' was revoked.")
         assert refused.json()["key_state"] == "revoked"
-        unknown = await client.get("/v1/me", headers=bearer("a-key-that-nobody-has"))
+        unknown = await client.get("/v1/me", headers=bearer("an-unknown-key"))
         assert (unknown.status_code, unknown.json()["key_state"]) == (401, "unknown")
         key_cache_of(other)._now = lambda: time.monotonic() + 5
         assert await status_of(other, made["key"]) == 401

@@ -245,7 +245,7 @@ async def test_first_visit_offers_upload_and_sample(browser, keyed):
         await with_key(visit, "/ask", SAMPLED)
         await expect(page.get_by_role("heading", name="No documents")).to_be_visible()
         await expect(page.get_by_text("Choose files")).to_be_visible()
-        await expect(page.locator(".chip")).to_have_count(0)  # there is no collection to choose
+        await expect(page.locator(".chip")).to_have_count(0)  # no collection exists
         await page.get_by_role("button", name="Try the sample").click()
         await expect(page.get_by_role("heading", name="Try one of these")).to_be_visible()
         await page.locator(".examples button").first.click()

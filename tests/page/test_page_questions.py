@@ -189,6 +189,6 @@ async def test_fresh_tenant_sees_no_error(browser, keyed):
 async def test_unknown_question_says_so(visit):
     visit.allowed = ("404",)
     await visit.go("/questions/0b4f7c1e-8d0a-4f0e-9d55-3c7a1f6f2b11")
-    await expect(visit.page.locator(".trouble")).to_contain_text("There is no question")
+    await expect(visit.page.locator(".trouble")).to_contain_text("does not exist")
     await visit.page.get_by_role("link", name="All questions").click()
     await until(lambda: visit.page.evaluate("location.pathname.endsWith('/questions')"))

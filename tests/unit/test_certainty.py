@@ -133,7 +133,7 @@ def test_coverage_counts_contained_words(question, found, coverage):
     "shared/query/answer/certainty.py",
     "weights = [1 + log1p((of_all - count + 0.5) / (count + 0.5)) for count in counts]",
     "weights = [1.0 for count in counts]",
-    means="a passage about Kubernetes surely tells how to use Terraform",
+    means="a passage about Kubernetes is a certain answer about Terraform",
 )
 def test_words_that_few_passages_contain_count_more():
     texts = ["Deploy on Kubernetes.", "Deploy with Helm.", "Deploy with Compose, or on Kubernetes."]

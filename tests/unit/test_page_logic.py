@@ -183,7 +183,7 @@ def test_rows_of_window_are_drawn_and_read():
     "api/web/api.js",
     "facts.error?.message ||",
     "",
-    means="a key that may not ask is told that the server did not respond",
+    means="the page says to a key without `ask` that the server did not respond",
 )
 @guards(
     "api/web/parts/palette.js",
@@ -575,7 +575,7 @@ def test_keys_and_budgets_show_currency_and_confirm():
     "api/web/parts/builds.js",
     "if (measure.values.has(build)) continue;",
     "",
-    means="the quality of a build is that of its oldest evaluation",
+    means="a build shows the quality of its oldest evaluation",
 )
 @guards(
     "api/web/parts/builds.js",

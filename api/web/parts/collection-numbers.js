@@ -31,7 +31,7 @@ export function lossesOf(collection) {
   return [
     chunks === null || chunks === undefined || questions === null ? say`${documents} with all chunks and questions`
       : say`${documents} with ${plural(chunks, "chunk")} and ${plural(questions, "question")}`,
-    ...(builds.length > 1 ? [say`${plural(builds.length, "build")}: there is no way back to an earlier one`] : []),
+    ...(builds.length > 1 ? [say`${plural(builds.length, "build")}: you cannot switch back to an earlier one`] : []),
     say`users\u2019 questions and their feedback, gaps, and conversations and shared answers from it`,
     say`labelled sets, evaluations and the calibration`,
     say`its sources, which are not synced any more`,

@@ -154,7 +154,7 @@ async function change(old, definition) {
   } catch (problem) {
     if (problem.status !== 409) throw problem;
     const isSure = await confirmed({
-      title: say`Change what the source lists?`,
+      title: say`Change the entries of the source?`,
       text: say`Documents of entries that it no longer lists are deleted later.`,
       action: say`Change the source`,
     });

@@ -201,7 +201,7 @@ const pathOf = (build) => /** @type {const} */ (`${base()}/builds/${build.build}
 /** @param {Api["BuildView"]} build */
 const dropping = (build) => ({
   title: say`Delete build ${build.build}?`,
-  text: build.live_until ? say`There is no way back to it afterwards. Paid questions are kept for a while.`
+  text: build.live_until ? say`You cannot switch back to it afterwards. Paid questions are retained for a while.`
     : say`Its points are deleted. Paid questions are kept for a while.`,
   action: say`Delete build`,
   danger: true,

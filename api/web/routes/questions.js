@@ -89,7 +89,7 @@ const newest = latest();
 async function refresh(cursor = null, many = PAGE) {
   const of = address("");
   if (!collections.items.length) {
-    // No request: there is no collection whose questions could be listed.
+    // No request, because no collection exists.
     Object.assign(seen, { of, items: [], total: 0, next: null });
     return redraw();
   }

@@ -55,7 +55,7 @@ class SourceChecks:
         """
         rows = await self._database.rows(SQL.get, {"tenant": tenant, "id": check_id})
         if not rows:
-            raise NotFound(f"There is no check {check_id}: checks are deleted an hour after their end.")
+            raise NotFound(f"The check {check_id} does not exist: checks are deleted an hour after their end.")
         return record(SourceCheck, rows[0], found=record(CheckedSource, rows[0]))
 
     async def definition_of(self, claim: JobClaim) -> SourceDefinition:

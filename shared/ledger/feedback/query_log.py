@@ -288,13 +288,13 @@ class QueryLog:
             age: age from which queries are not returned.
 
         Raises:
-            NotFound: there is no such query.
+            NotFound: the query does not exist.
         """
         async with self._database.begin() as connection:
             row = (await connection.execute(SQL.find, {"id": query_id, "tenant": tenant, "age": age})).one_or_none()
             if row is None:
                 raise NotFound(
-                    f"There is no question {query_id}: questions are retained for FOREASK_QUERY_RETENTION_DAYS."
+                    f"The question {query_id} does not exist: questions are retained for FOREASK_QUERY_RETENTION_DAYS."
                 )
             where = {"chunks": row["chunk_ids"], "tenant": tenant, "collection": row["collection"]}
             sources = {each["chunk_id"]: each for each in await connection.execute(SQL.passages, where)}
