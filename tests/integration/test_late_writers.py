@@ -1,6 +1,7 @@
-"""A late writer of another version neither hides a text that queries must find nor shows a replaced text."""
+"""A late writer hides no text that queries must find, shows no replaced text, and takes over no later claim."""
 
 import socket
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from shared.query.retrieve import Query
 from tests.integration.test_stages import texts_found
 from tests.support.api import ready, searchable, work
 from tests.support.planted import guards
+from tests.support.qdrant import qdrant_client
 
 ASKED = "What is the password of the harbour office?"
 OLD = "The password of the harbour office is herring forty-two."
@@ -171,3 +173,26 @@ async def test_query_continues_without_ledger(services, library, once, monkeypat
     assert "which versions are current" in retrieval.trace.skipped["check"]
     silent.close()
     await database.aclose()
+
+
+@guards(
+    "shared/vectors/schema/filters.py",
+    '{"has_id": list(ids)}, _up_to("token", token)]}',
+    '{"has_id": list(ids)}]}',
+    means="a late writer gives a text the token of its own claim, so the sweep of the later claim deletes the text",
+)
+async def test_late_writer_keeps_token_of_later_claim(services, library, provider):
+    await searchable(services, ("The keeper lives alone.", "a.md"))
+    await work(services, "generate")
+    (claimed,) = await services.ledger[IndexWork].claim(10)
+    client = qdrant_client(services)
+
+    async def token_after_claim(token):
+        chunk = replace(claimed, lease=replace(claimed.lease, token=token))
+        await services.index.renew(claimed.index_name, [chunk])
+        points, _ = await client.scroll(claimed.index_name, limit=10)
+        return {point.payload["token"] for point in points}
+
+    first = claimed.lease.token
+    assert await token_after_claim(first + 2) == {first + 2}
+    assert await token_after_claim(first + 1) == {first + 2}
