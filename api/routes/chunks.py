@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -14,7 +14,7 @@ from shared.domain.corpus.chunk_detail import ChunkDetail
 from shared.domain.errors import InvalidInput
 from shared.domain.states import ChunkState
 from shared.http import paging
-from shared.http.access.auth import Reader
+from shared.http.access.auth import Caller, ReadingCaller
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
 from shared.http.state import ServicesDep
@@ -43,27 +43,38 @@ class _Chunks:
     """The chunks of one version with one of these states."""
 
     services: ApiServices
-    tenant: str
+    caller: Caller
     document_id: UUID
     live: bool
     wanted: list[ChunkState] | None
 
     async def after(self, after: int, limit: int) -> list[ChunkDetail]:
-        return await self.services.ledger[Documents].chunks(
-            self.tenant, self.document_id, live=self.live, after=after, wanted=self.wanted, limit=limit
-        )
+        return await self._read(after=after, limit=limit)
 
     async def before(self, ordinal: int, limit: int) -> list[ChunkDetail]:
-        return await self.services.ledger[Documents].chunks(
-            self.tenant, self.document_id, live=self.live, before=ordinal, wanted=self.wanted, limit=limit
-        )
+        return await self._read(before=ordinal, limit=limit)
 
     async def around(self, chunk_id: UUID, limit: int) -> tuple[list[ChunkDetail], list[ChunkDetail]]:
         """Return half a page before a chunk, and the rest from it on; each has one more if there are more."""
         documents = self.services.ledger[Documents]
-        ordinal = await documents.ordinal_of(self.tenant, self.document_id, chunk_id, live=self.live)
+        ordinal = await documents.ordinal_of(
+            self.caller.tenant, self.document_id, chunk_id, live=self.live, principals=self.caller.principals
+        )
         before = await self.before(ordinal, limit // 2 + 1)
         return before, await self.after(ordinal - 1, limit - min(len(before), limit // 2) + 1)
+
+    async def _read(self, *, after: int = -1, before: int | None = None, limit: int) -> list[ChunkDetail]:
+        chunks = await self.services.ledger[Documents].chunks(
+            self.caller.tenant,
+            self.document_id,
+            live=self.live,
+            after=after,
+            before=before,
+            wanted=self.wanted,
+            limit=limit,
+            principals=self.caller.principals,
+        )
+        return [_shown(chunk, self.caller) for chunk in chunks]
 
 
 @router.get(
@@ -74,7 +85,7 @@ class _Chunks:
 async def chunks(
     *,
     document_id: UUID,
-    tenant: Reader,
+    caller: ReadingCaller,
     services: ServicesDep,
     version: Version = "latest",
     state: _States = None,
@@ -90,7 +101,7 @@ async def chunks(
     `around` and `from` select the first page; the cursors continue from there in both directions.
     """
     wanted = None if state is None else [ChunkState(one) for one in state.split(",")]
-    listed = _Chunks(services, tenant, document_id, version == "live", wanted)
+    listed = _Chunks(services, caller, document_id, version == "live", wanted)
     position = paging.read_cursor(cursor, _position)
     if around is not None and (start or position):
         raise InvalidInput("Send only one of `around`, `from` and a cursor.", field="around")
@@ -114,11 +125,26 @@ async def chunks(
 
 @router.get("/v1/chunks/{chunk_id}", response_model=ChunkInContextView, responses=problems(401, 404, 422, 503))
 async def chunk(
-    *, chunk_id: UUID, tenant: Reader, services: ServicesDep, before: _Neighbours = 1, after: _Neighbours = 1
+    *, chunk_id: UUID, caller: ReadingCaller, services: ServicesDep, before: _Neighbours = 1, after: _Neighbours = 1
 ) -> Response:
     """Return a chunk, its document and its neighbours, in the version that queries see, else in the newest."""
-    found = await services.ledger[Documents].chunk(tenant, chunk_id, before=before, after=after)
+    found = await services.ledger[Documents].chunk(
+        caller.tenant, chunk_id, before=before, after=after, principals=caller.principals
+    )
+    found = replace(
+        found,
+        before=[_shown(each, caller) for each in found.before],
+        chunk=_shown(found.chunk, caller),
+        after=[_shown(each, caller) for each in found.after],
+    )
     return JsonReply(ChunkInContextView.of(found, services.settings))
+
+
+def _shown(chunk: ChunkDetail, caller: Caller) -> ChunkDetail:
+    """Return a chunk without the questions of other users if a person reads it."""
+    if caller.person is None:
+        return chunk
+    return replace(chunk, questions=tuple(each for each in chunk.questions if each.source != "user"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from api.http import ranges
 from api.routes.chunks import Version
 from shared.domain.corpus.chunk_detail import ChunkDetail
 from shared.domain.errors import NotFound, Unreadable
-from shared.http.access.auth import LiveReader, Reader
+from shared.http.access.auth import LiveReadingCaller, ReadingCaller
 from shared.http.openapi import replies
 from shared.http.state import ServicesDep
 from shared.ledger.documents.documents import Documents
@@ -49,14 +49,16 @@ PageNumber = Annotated[int, Path(ge=1, le=2**31 - 1, description="Number of the 
     ),
 )
 async def content(
-    request: Request, document_id: UUID, tenant: LiveReader, services: ServicesDep, version: Version = "latest"
+    request: Request, document_id: UUID, caller: LiveReadingCaller, services: ServicesDep, version: Version = "latest"
 ) -> Response:
     """Download the uploaded bytes, or one range of them; the headers keep browsers from executing them.
 
     With `version=live` the scope `ask` suffices, unless the key has a filter: answers cite this version.
     Bytes that a source has, and that were not copied, are answered 404 with the name and the address of the source.
     """
-    stored = await services.ledger[Documents].upload(tenant, document_id, live=version == "live")
+    stored = await services.ledger[Documents].upload(
+        caller.tenant, document_id, live=version == "live", principals=caller.principals
+    )
     if is_reference(stored.upload):
         raise await _not_copied(Reference.parse(stored.upload), services.parts.originals)
     tag = f'"{hashlib.sha256(stored.upload.encode()).hexdigest()[:32]}"'  # bytes of a name never change
@@ -90,7 +92,7 @@ async def image(  # noqa: PLR0917 - parameters of a request
     request: Request,
     document_id: UUID,
     number: PageNumber,
-    tenant: Reader,
+    caller: ReadingCaller,
     services: ServicesDep,
     version: Version = "latest",
 ) -> Response:
@@ -98,7 +100,9 @@ async def image(  # noqa: PLR0917 - parameters of a request
 
     It was made when the page was read, so it exists even if the uploaded bytes do not.
     """
-    picture = await services.ledger[Documents].page_picture(tenant, document_id, number, live=version == "live")
+    picture = await services.ledger[Documents].page_picture(
+        caller.tenant, document_id, number, live=version == "live", principals=caller.principals
+    )
     headers = _SAFE | {"etag": f'"{picture.tag}"', "cache-control": "private, no-cache"}
     if request.headers.get("if-none-match") == headers["etag"]:
         return Response(status_code=304, headers=headers)
@@ -110,13 +114,22 @@ async def image(  # noqa: PLR0917 - parameters of a request
     response_class=Response,
     responses=replies({200: {"description": "The text", "content": _TEXT}}, 401, 404, 422, 503),
 )
-async def text(document_id: UUID, tenant: LiveReader, services: ServicesDep, version: Version = "latest") -> Response:
+async def text(
+    document_id: UUID, caller: LiveReadingCaller, services: ServicesDep, version: Version = "latest"
+) -> Response:
     """Return the extracted text, in which the spans of chunks count characters.
 
     With `version=live` the scope `ask` suffices, unless the key has a filter: answers cite this version.
     It is joined from the chunks: the text between them is white space, returned as line ends.
     """
-    read = partial(services.ledger[Documents].chunks, tenant, document_id, live=version == "live", limit=_PAGE)
+    read = partial(
+        services.ledger[Documents].chunks,
+        caller.tenant,
+        document_id,
+        live=version == "live",
+        limit=_PAGE,
+        principals=caller.principals,
+    )
     first = await read()
     if not first:
         raise NotFound("This version has no text: it is not parsed yet, or could not be read.", field="version")

@@ -32,7 +32,7 @@ from shared.domain.corpus.documents import Document
 from shared.domain.errors import NotFound, Transient
 from shared.domain.states import DocumentState
 from shared.http import bodies, paging
-from shared.http.access.auth import Reader, Writer
+from shared.http.access.auth import ReadingCaller, Writer
 from shared.http.openapi import NDJSON, json_lines, json_or_form, line_replies, problems, replies
 from shared.http.problems import UnsupportedMedia
 from shared.http.replies import JsonReply
@@ -45,7 +45,7 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import DocumentFilter, ListPosition, Order
 from shared.ledger.model import states
 from shared.ledger.model.collections import Collections
-from shared.maintenance.descriptions import update_points
+from shared.maintenance.descriptions import update_now
 
 _MOST_IDS = 100  # per request: proxies accept addresses of up to 8 KB
 _MOST_HITS = 1_001
@@ -152,7 +152,7 @@ async def submit_batch(
 @router.get("", response_model=DocumentPage, responses=problems(400, 401, 404, 422, 503))
 async def page(
     *,
-    tenant: Reader,
+    caller: ReadingCaller,
     services: ServicesDep,
     ids: Annotated[list[UUID] | None, Query(alias="id", max_length=_MOST_IDS)] = None,
     collection: Annotated[CollectionName | None, Query()] = None,
@@ -169,6 +169,7 @@ async def page(
     cursor: paging.Cursor = None,
 ) -> Response:
     """List documents, newest first or in the order of `sort`. `id`, up to 100 times, selects documents by their ids."""
+    tenant = caller.tenant
     await services.ledger[Collections].require(tenant, collection)
     selection = DocumentFilter(
         ids=ids,
@@ -179,6 +180,7 @@ async def page(
         outdated=outdated,
         job=job,
         reason=reason,
+        principals=caller.principals,
     )
     after = paging.read_cursor(cursor, partial(_read_position, sort))
     rows = await services.ledger[Documents].page(
@@ -211,10 +213,10 @@ async def delete_several(
 
 
 @router.get("/{document_id}", response_model=DocumentView, responses=problems(401, 404, 422, 503))
-async def get(document_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
+async def get(document_id: UUID, caller: ReadingCaller, services: ServicesDep) -> Response:
     """Return a document with its progress. While it waits, `error` is the reason."""
-    document = await services.ledger[Documents].get(tenant, document_id)
-    document = replace(document, error=await reason_of(document, tenant, services))
+    document = await services.ledger[Documents].get(caller.tenant, document_id, principals=caller.principals)
+    document = replace(document, error=await reason_of(document, caller.tenant, services))
     return JsonReply(DocumentView.of(document, services.settings))
 
 
@@ -224,18 +226,17 @@ async def get(document_id: UUID, tenant: Reader, services: ServicesDep) -> Respo
     responses=problems(400, 401, 404, 413, 415, 422, 503),
 )
 async def describe(change: DocumentChange, document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
-    """Change a document's title or metadata: no text is embedded and no question generated again.
+    """Change a document's title, metadata or readers: no text is embedded and no question generated again.
 
-    Filters and replies use the new values as soon as Qdrant answers. BM25 finds the words of another title from the
-    next version on.
+    Filters and replies use the new values as soon as Qdrant answers; who may not read it any
+    more finds it no longer. BM25 finds the words of another title from the next version on.
     """
     title = None if change.title is None else change.title.strip()
-    described = await services.ledger[Documents].describe(tenant, document_id, title=title, metadata=change.metadata)
+    described = await services.ledger[Documents].describe(
+        tenant, document_id, title=title, metadata=change.metadata, readable_by=change.stored_readers
+    )
     services.wakeups.wake("parse", "index")  # the change ended the claims that had read the old description
-    rows, descriptions = described.rows, services.ledger[Descriptions]
-    with suppress(Transient):  # the scheduler updates Qdrant when it is available again
-        while claimed := await descriptions.claim(len(rows), rows):  # again if it changed in the meantime
-            await update_points(descriptions, services.index, claimed)
+    await update_now(services.ledger[Descriptions], services.index, described.rows)
     return JsonReply(DocumentView.of(described.document, services.settings))
 
 

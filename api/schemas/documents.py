@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from shared.domain.access.persons import readers_of, stored_readers
 from shared.domain.corpus.document_fields import MOST_ID_BYTES, MOST_TITLE_CHARS, problem_of_id, stored_metadata
 from shared.domain.errors import InvalidInput
 from shared.domain.states import DocumentState
@@ -38,6 +39,18 @@ def _metadata(value: dict[str, Any]) -> dict[str, Any]:
     except InvalidInput as error:
         raise ValueError(error.message) from None
 
+
+def _readers(value: list[str]) -> list[str]:
+    try:
+        return list(readers_of(value))
+    except InvalidInput as error:
+        raise ValueError(error.message) from None
+
+
+_READERS = (
+    "Who reads the document: `everyone`, `user:NAME` and `group:NAME`. An empty list: no person. Keys read every one"
+)
+ReadableBy = Annotated[list[str], AfterValidator(_readers)]
 
 ExternalId = Annotated[
     str,
@@ -82,6 +95,9 @@ class DocumentDescription(BodyModel):
     title: str | None = Field(None, max_length=MOST_TITLE_CHARS)
     metadata: Annotated[dict[str, Any], AfterValidator(_metadata)] = Field(
         default_factory=dict, description="Stored with every chunk; queries can filter by it"
+    )
+    readable_by: ReadableBy | None = Field(
+        None, description=f"{_READERS}. If absent: as before; a new document then names none"
     )
     questions: list[_Question] | None = Field(
         None,
@@ -179,10 +195,19 @@ class DocumentChange(BodyModel):
         None, description="Replaces the existing metadata; unchanged if absent"
     )
 
+    readable_by: ReadableBy | None = Field(
+        None, description=f"{_READERS}; null: the document names none. Unchanged if absent"
+    )
+
+    @property
+    def stored_readers(self) -> tuple[str, ...] | None:
+        """The new readers as they are stored; None if they are unchanged."""
+        return stored_readers(self.readable_by) if "readable_by" in self.model_fields_set else None
+
     @model_validator(mode="after")
     def _any_change(self) -> Self:
-        if self.title is None and self.metadata is None:
-            raise ValueError("Send a `title` or `metadata`.")
+        if self.title is None and self.metadata is None and self.stored_readers is None:
+            raise ValueError("Send a `title`, `metadata` or `readable_by`.")
         return self
 
 
@@ -253,6 +278,7 @@ class DocumentView(ReplyModel):
         filename="leave.md",
         media_type="text/markdown",
         metadata={"department": "hr", "year": 2026},
+        readable_by=["group:hr"],
         size_bytes=48,
         state="ready",
         version=1,
@@ -280,6 +306,9 @@ class DocumentView(ReplyModel):
     media_type: str | None
     metadata: dict[str, Any] | None = Field(
         description="null if it was not requested: in lists with `metadata=false` and in replies to a batch"
+    )
+    readable_by: list[str] | None = Field(
+        description=f"{_READERS}. null: it names none, and FOREASK_READABLE_BY_DEFAULT decides"
     )
     size_bytes: int
     state: DocumentState

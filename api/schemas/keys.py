@@ -13,7 +13,7 @@ from shared.http.schemas.common import BodyModel, ReplyModel, example
 _MOST_TOKENS = 10**15  # exact in Valkey's scripts, whose numbers are doubles
 _TEN_YEARS_SECONDS = 10 * 366 * 24 * 60 * 60
 
-TenantScope = Literal["read", "ask", "feedback", "write", "manage"]
+TenantScope = Literal["read", "ask", "feedback", "write", "manage", "delegate"]
 _LIMITS = {"requests_per_second": 5.0, "tokens_per_day": 1_000_000, "cost_per_day": None, "max_tokens": 8_000}
 KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$")]
 

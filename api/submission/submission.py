@@ -32,8 +32,10 @@ from shared.http.access.collection_cache import CollectionCache
 from shared.http.access.quotas import Quotas
 from shared.http.problems import UnsupportedMedia
 from shared.http.request_body import is_large
+from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.submission import Submission
+from shared.maintenance.descriptions import update_now
 from shared.process.telemetry import traces
 from shared.services.api import ApiServices
 from shared.storage.uploads import Upload
@@ -192,6 +194,7 @@ def new_document(
         title=description.title,
         media_type=description.media_type,
         metadata=description.metadata,
+        readable_by=None if fields.readable_by is None else tuple(fields.readable_by),
         ready_questions=None if questions is None else tuple(ReadyQuestion(**q) for q in questions),
         upload=upload.name,
         size_bytes=upload.size_bytes,
@@ -237,6 +240,8 @@ async def submit(
             if not await services.ledger[Documents].stored_in_use([guard.stored_in]):
                 guard.arm()
         raise
+    if described := [submission.described for submission in submissions if submission.described is not None]:
+        await update_now(services.ledger[Descriptions], services.index, described)
     submissions = await complete(new, submissions, services)
     if any(submission.accepted for submission in submissions):
         services.wakeups.wake("parse")

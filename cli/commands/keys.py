@@ -40,6 +40,7 @@ class ScopeChoice(StrEnum):
     FEEDBACK = "feedback"
     WRITE = "write"
     MANAGE = "manage"
+    DELEGATE = "delegate"
 
 
 Tenant = Annotated[str | None, typer.Option(help="In the ledger: tenant of the key.", rich_help_panel="Ledger")]

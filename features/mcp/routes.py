@@ -18,7 +18,7 @@ from starlette.types import Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from shared.domain.errors import Forbidden, ForeaskError
-from shared.http.access.auth import count, identify, is_of_foreign_page, within_counted_request
+from shared.http.access.auth import PERSON_HEADERS, count, identify, is_of_foreign_page, within_counted_request
 from shared.http.bodies import read_pieces
 from shared.http.feature_routes import FeatureRoutes
 from shared.http.problems import reply_to
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from foreask_mcp.server import HttpServer
 
 PATH = "/mcp"
-_FORWARDED_HEADERS = ("authorization", "x-api-key", "host", "x-request-id")
+_FORWARDED_HEADERS = ("authorization", "x-api-key", *PERSON_HEADERS, "host", "x-request-id")
 _CALL_SECONDS = 300
 _MAX_BODY_BYTES = 1024 * 1024  # a body is held in memory; POST /v1/documents accepts larger documents
 

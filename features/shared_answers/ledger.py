@@ -50,8 +50,9 @@ class AnswerToShare:
         numbers: the cited passages of the query, from 1, in the order of the answer.
         form: form of the server's answers, such as `extractive`.
         lasts: time until it expires.
-        key_id: the key in the ledger that shares it, and must have sent the query; None: any query of the tenant.
+        key_id: the key or the person that shares it, and must have sent the query; None: any query of the tenant.
         key_name: name of this key for readers.
+        principals: the readers that a person matches, who must read each cited passage; None: a key.
     """
 
     query_id: UUID
@@ -61,6 +62,7 @@ class AnswerToShare:
     lasts: timedelta
     key_id: UUID | None
     key_name: str | None
+    principals: Sequence[str] | None = None
 
 
 class SharedAnswers:
@@ -83,7 +85,7 @@ class SharedAnswers:
             if not numbers:
                 raise InvalidInput("An answer that cites no passage cannot be shared.", field="answer")
             chunks = [query.chunk_ids[number - 1] for number in numbers]
-            where = {"chunks": chunks, "tenant": tenant, "collection": query.collection}
+            where = _where(chunks, tenant, query.collection, new.principals)
             found = await _passages(connection, SQL.lock_passages, where)
             if found is None:
                 raise Conflict("A document that this answer quotes has changed or was deleted: ask the question again.")
@@ -108,13 +110,16 @@ class SharedAnswers:
             raise Conflict(f"A tenant may share {_MOST:,} answers, and a key {_MOST_OF_KEY:,}: wait until some expire.")
         return _answer(row, found)
 
-    async def get(self, tenant: str, answer_id: UUID, *, oldest: timedelta) -> SharedAnswer:
+    async def get(
+        self, tenant: str, answer_id: UUID, *, oldest: timedelta, principals: Sequence[str] | None
+    ) -> SharedAnswer:
         """Return a shared answer whose cited passages are unchanged.
 
         Args:
             tenant: its tenant.
             answer_id: its id.
             oldest: age from which no answer is returned.
+            principals: the readers that a person matches, who must read each cited passage; None: a key.
 
         Raises:
             NotFound: there is no such answer.
@@ -124,7 +129,7 @@ class SharedAnswers:
             row = (await connection.execute(SQL.find, parameters)).one_or_none()
             if row is None:
                 raise not_shared(answer_id)
-            where = {"chunks": row["chunk_ids"], "tenant": tenant, "collection": row["collection"]}
+            where = _where(row["chunk_ids"], tenant, row["collection"], principals)
             found = await _passages(connection, SQL.passages, where)
         if found is None:
             raise not_shared(answer_id)
@@ -182,6 +187,11 @@ async def _logged_answer(connection: Connection, tenant: str, new: AnswerToShare
             "The text is not the answer that this server wrote to this query: send `answer` unchanged.", field="answer"
         )
     return query
+
+
+def _where(chunks: Sequence[UUID], tenant: str, collection: str, principals: Sequence[str] | None) -> dict[str, Any]:
+    names = None if principals is None else list(principals)
+    return {"chunks": chunks, "tenant": tenant, "collection": collection, "principals": names}
 
 
 async def _passages(connection: Connection, statement: Statement, where: Mapping[str, Any]) -> dict[UUID, Row] | None:

@@ -22,12 +22,13 @@ FROM queries q JOIN collections l ON l.id = q.collection_id
 WHERE q.id = :query AND q.tenant = :tenant AND (CAST(:key AS uuid) IS NULL OR q.key_id = :key)
 
 -- part: of_chunks
--- Some passages of a collection that are visible to queries.
+-- Some passages of a collection that are visible to queries, of documents that a person reads.
 SELECT c.id AS chunk_id, d.public_id AS document_id, d.external_id, v.filename, t.content
 FROM {visible}
 JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
 JOIN document_versions v ON v.document_id = d.id AND v.version = c.version
 WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND d.tenant = :tenant AND l.name = :collection
+  AND (CAST(:principals AS text[]) IS NULL OR v.readable_by && CAST(:principals AS text[]))
 
 -- name: passages
 -- Read passages.

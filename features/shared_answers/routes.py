@@ -55,7 +55,8 @@ async def share(
         numbers=_cited(body.answer),
         form=services.answerer_for(tenant, None, False).form,  # noqa: FBT003  whether links stay
         lasts=timedelta(days=body.days or days),
-        key_id=caller.key_id,
+        key_id=caller.author_id,
+        principals=caller.principals,
         key_name=caller.key_name if caller.key_id is not None else None,  # a key of the settings has a part of its hash
     )
     shared = await services.ledger[SharedAnswers].share(tenant, new)
@@ -66,12 +67,16 @@ async def share(
 async def get(request: Request, answer_id: UUID, tenant: Asker, services: ServicesDep) -> Response:
     """Return a shared answer with its cited passages.
 
-    404 if it has expired, if a cited passage has changed or was deleted, or if the key has a filter.
+    404 if it has expired, if a cited passage has changed or was deleted, if the key has a filter, or if the
+    person may not read one of them.
     """
-    days = days_of(request.state.caller, services.settings)
+    caller: Caller = request.state.caller
+    days = days_of(caller, services.settings)
     if not days:
         raise not_shared(answer_id)
-    found = await services.ledger[SharedAnswers].get(tenant, answer_id, oldest=timedelta(days=days))
+    found = await services.ledger[SharedAnswers].get(
+        tenant, answer_id, oldest=timedelta(days=days), principals=caller.principals
+    )
     return JsonReply(await asyncio.to_thread(_view, found))
 
 

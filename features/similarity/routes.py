@@ -63,7 +63,7 @@ async def similarity(
     chunks = list(dict.fromkeys(str(chunk) for chunk in body.chunk_ids))
     stored: list[ChunkSimilarity] = []
     if collection is not None and chunks:
-        conditions = caller_conditions(None, None, collection.options.filterable, caller.filter)
+        conditions = caller_conditions(None, None, collection.options.filterable, caller.restriction)
         where = visible_points(collection.location, [*conditions, of_chunks(chunks)])
         stored = await compare_stored(services.index, where, questions, body.questions, chunks, languages)
     similarities = await asyncio.to_thread(compare, questions, compared, body.questions, texts, languages)

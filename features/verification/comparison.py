@@ -313,18 +313,19 @@ def _gap(point_id: str, chunk: AuditedChunk, stored: StoredPoint | None) -> _Dif
     if stored.version != chunk.version:
         return difference("stale", f"of version {stored.version}, and queries see {chunk.version}", rewrite=True)
     if not _is_described(point_id, chunk, stored):
-        return difference("stale", "of another title or other metadata", rewrite=True)
+        return difference("stale", "of another title, other metadata or other readers", rewrite=True)
     if stored.hidden:
         return difference("stale", "hidden, though its version is live", rewrite=False)
     return None
 
 
 def _is_described(point_id: str, chunk: AuditedChunk, stored: StoredPoint) -> bool:
-    """Return whether a point has its chunk's title and metadata; a point that is being updated counts as such."""
+    """Return whether a point has its chunk's title, metadata and readers, or is being updated."""
     if chunk.metadata is None:
         return True
     has_title = point_id != chunk_point_id(chunk.id, chunk.version) or stored.title == chunk.title
-    return has_title and _are_equal(stored.metadata, chunk.metadata)
+    has_readers = sorted(stored.readable_by) == sorted(chunk.readable_by)
+    return has_title and has_readers and _are_equal(stored.metadata, chunk.metadata)
 
 
 def _are_equal(stored: object, expected: object) -> bool:

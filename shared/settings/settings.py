@@ -156,6 +156,9 @@ class Settings(BaseSettings):
     query_retention_days: int = Field(
         30, ge=0, le=36_500, description="days for which a question is retained for feedback; 0: not stored"
     )
+    readable_by_default: Literal["everyone", "nobody"] = Field(
+        default="everyone", description="which persons read a document that names no readers"
+    )
     query_answers: bool = Field(
         default=False, description="whether the text of an answer is retained with its question"
     )

@@ -48,7 +48,7 @@ class ChunkPayloads(NamedTuple):
 class StoredPoint:
     """The document, chunk and version in a point's payload; None if the payload is unreadable.
 
-    `title` and `metadata` are read only by `Reads.stored_points`; a question's point has no title.
+    `title`, `metadata` and `readable_by` are read only by `Reads.stored_points`; a question's point has no title.
     """
 
     id: str
@@ -58,6 +58,7 @@ class StoredPoint:
     hidden: bool
     title: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    readable_by: Sequence[str] = ()
 
 
 class PointOwner(NamedTuple):

@@ -193,7 +193,7 @@ class Writes(Lifecycle):
             await self._write(location.index_name, "/payload", {"payload": {"hidden": False}, "filter": hidden})
 
     async def describe(self, description: Description) -> None:
-        """Update the title and the metadata of a document's points in one request; vectors are not touched.
+        """Update title, metadata and readers of a document's points in one request; vectors are not touched.
 
         If the collection does not exist, the document has no points.
         """
@@ -203,7 +203,8 @@ class Writes(Lifecycle):
             for version in description.versions:
                 indexed = fields.indexed_values(description.filterable, version.metadata)
                 await self._index_keys(location.index_name, indexed.keys())
-                payload = {"metadata": dict(version.metadata)} | fields.emptied_values(description.filterable) | indexed
+                described = {"metadata": dict(version.metadata), fields.READABLE_BY: list(version.readable_by)}
+                payload = described | fields.emptied_values(description.filterable) | indexed
                 of_version = filters.document_points(location, document_id, version=version.version)
                 operations.append(_setting(payload, of_version))
                 if version.title is not None:

@@ -151,8 +151,8 @@ async def test_document_replaced_during_query_is_found(services, library, once, 
 
 @guards(
     "shared/query/retrieve/retriever.py",
-    "checked = await within(_CHECK_BUDGET, self._find_shown(found))",
-    "checked = await self._find_shown(found)",
+    "checked = await within(_CHECK_BUDGET, self._find_shown(found, principals))",
+    "checked = await self._find_shown(found, principals)",
     means="a query fails or hangs while the ledger does not answer",
     case="refuses",
 )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from shared.domain.access.restriction import UNRESTRICTED, Restriction
 from shared.domain.errors import InvalidInput
 from shared.vectors.schema.filters import caller_conditions, require_affordable
 from tests.support.planted import guards
@@ -13,9 +14,9 @@ def any_of(*filters):
     return {"any": list(filters)}
 
 
-def refused(filter_, chunks, required=None):
+def refused(filter_, chunks, restriction=UNRESTRICTED):
     """Return the error of a filter in a collection of this size; None if it is possible."""
-    conditions = caller_conditions(filter_, None, FIELDS, required)
+    conditions = caller_conditions(filter_, None, FIELDS, restriction)
     try:
         require_affordable(conditions, chunks)
     except InvalidInput as error:
@@ -73,4 +74,4 @@ def test_conditions_of_key_count_too():
     filter_ = any_of(*({"x": n} for n in range(20)))
 
     assert refused(filter_, 4_000) is None
-    assert "has 40 conditions" in refused(filter_, 4_000, required=filter_)
+    assert "has 40 conditions" in refused(filter_, 4_000, Restriction(filter_))

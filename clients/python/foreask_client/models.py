@@ -128,6 +128,8 @@ class Document(Model):
 
     Attributes:
         metadata: None if it was not requested: in lists with `metadata=false` and in replies to a batch.
+        readable_by: who reads the document: `everyone`, `user:NAME` and `group:NAME`. An empty list: no person. Keys
+            read every one. None: it names none, and FOREASK_READABLE_BY_DEFAULT decides.
         state: `queued`, `parsing`, `reading`, `indexing`, `searchable`, `ready`, `degraded`, `failed` or `deleting`.
         version: increases with every change of the content.
         live_version: version that queries see; None if there is none yet.
@@ -153,6 +155,7 @@ class Document(Model):
     filename: str | None = None
     media_type: str | None = None
     metadata: Json | None = None
+    readable_by: list[str] | None = None
     size_bytes: int
     state: str
     version: int
@@ -1193,7 +1196,7 @@ class Me(Model):
     Attributes:
         tenant: tenant of the key; None for the operator.
         key: name of the key; None if the server requires no keys.
-        scopes: scopes of the key. Values: `read`, `ask`, `feedback`, `write`, `manage`, `operator`.
+        scopes: scopes of the key. Values: `read`, `ask`, `feedback`, `write`, `manage`, `delegate`, `operator`.
         filter: metadata filter that is added to every query of the key.
         version: version of the server.
         chat: language model that generates questions.

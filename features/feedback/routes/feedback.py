@@ -42,7 +42,7 @@ async def give(
     """
     feedback, key = services.ledger[Feedback], caller.feedback_key
     of_query = caller.tenant, body.query_id, body.chunk_id
-    if caller.filter is not None:
+    if caller.restriction.is_partial:
         await _require_visible(body, caller, services)
     if not body.helpful:
         result = await feedback.retract(*of_query, key=key)
@@ -115,7 +115,7 @@ async def _require_visible(body: FeedbackBody, caller: Caller, services: ApiServ
     target = services.ledger[Feedback].target
     name, chunk_id = await target(caller.tenant, body.query_id, body.chunk_id, key=caller.feedback_key)
     collection = await services.ledger[Collections].get(caller.tenant, name)
-    conditions = caller_conditions(None, None, collection.options.filterable, caller.filter)
+    conditions = caller_conditions(None, None, collection.options.filterable, caller.restriction)
     where = visible_points(collection.location, conditions)
     found = await services.index.search(collection.location.index_name, [chunk_search(where, [str(chunk_id)])])
     if not (found and found[0]):

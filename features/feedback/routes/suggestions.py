@@ -46,7 +46,7 @@ async def suggestions(
     collection = await services.ledger[Collections].get(tenant, name)
     found = await services.ledger[Suggestions].for_day(collection.id, datetime.now(UTC).date())
     caller: Caller = request.state.caller
-    if caller.filter is not None:
+    if caller.restriction.is_partial:
         found = await _within_filter(collection, found, caller, services)
     return JsonReply(SuggestionList(items=[SuggestionView.of(each) for each in found[:limit]]))
 
@@ -57,7 +57,7 @@ async def _within_filter(
     """Return the suggestions whose chunks the caller's queries can find."""
     if not found:
         return []
-    conditions = caller_conditions(None, None, collection.options.filterable, caller.filter)
+    conditions = caller_conditions(None, None, collection.options.filterable, caller.restriction)
     listed = chunk_search(visible_points(collection.location, conditions), [str(each.chunk_id) for each in found])
     hits = (await services.index.search(collection.location.index_name, [listed]) or [[]])[0]
     visible = {chunk_of_point(hit.id)[0] for hit in hits}

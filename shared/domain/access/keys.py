@@ -22,11 +22,13 @@ class Scope(StrEnum):
     FEEDBACK = "feedback"  # feedback on the results of the key's own queries, which adds questions to chunks
     WRITE = "write"  # upload, change, retry and delete documents, and estimate costs
     MANAGE = "manage"  # collections' options, builds, calibrations, verification, keys
+    DELEGATE = "delegate"  # requests on behalf of a person, whom the holder of the key has authenticated
     OPERATOR = "operator"  # every tenant's state and erasure, without any contents
 
 
 TENANT_SCOPES = frozenset(Scope) - {Scope.OPERATOR}
-FILTERED_SCOPES = frozenset({Scope.ASK, Scope.FEEDBACK})  # scopes of a key with a filter
+FILTERED_SCOPES = frozenset({Scope.ASK, Scope.FEEDBACK, Scope.DELEGATE})  # scopes of a key with a filter
+PERSON_SCOPES = frozenset({Scope.READ, Scope.ASK, Scope.FEEDBACK})  # scopes that a person may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +95,11 @@ class KeySpecification:
             raise InvalidInput("An operator's key has only the scope 'operator'.", field="scopes")
         if self.tenant != OPERATOR and not (self.scopes and self.scopes <= TENANT_SCOPES):
             raise InvalidInput(
-                "A tenant's key has some of the scopes read, ask, feedback, write and manage.", field="scopes"
+                "A tenant's key has some of the scopes read, ask, feedback, write, manage and delegate.", field="scopes"
             )
         if self.filter is not None and not self.scopes <= FILTERED_SCOPES:
             raise InvalidInput(
-                "A key with a filter has only the scopes 'ask' and 'feedback': other scopes would bypass the filter.",
+                "A key with a filter has only the scopes 'ask', 'feedback' and 'delegate': others would bypass it.",
                 field="scopes",
             )
         if self.limits != UNLIMITED and self.scopes & {Scope.MANAGE, Scope.OPERATOR}:

@@ -44,6 +44,7 @@ class NewDocument:
     """A submitted document whose bytes are already in the upload store.
 
     `traceparent` names the span of the request; None if tracing is off. `job_id` names its load; None without a load.
+    `readable_by` names who reads it, as `shared.domain.access.persons` checks it; None: as before, or nobody is named.
     """
 
     collection: Collection
@@ -59,6 +60,7 @@ class NewDocument:
     lane: int = 0
     traceparent: str | None = None
     job_id: UUID | None = None
+    readable_by: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ class Progress:
 class Document:
     """A document as the API returns it: its row in the live build, under the id that its rows in all builds share.
 
-    `metadata`: None unless it was read. `outdated`: whether an older reader has read it.
+    `metadata`: None unless it was read. `readable_by`: the readers that it names; None: it names none.
+    `outdated`: whether an older reader has read it.
     """
 
     id: UUID
@@ -110,6 +113,7 @@ class Document:
     progress: Progress = field(default_factory=Progress)
     completeness: Completeness = Completeness()
     outdated: bool = False
+    readable_by: tuple[str, ...] | None = None
 
     @property
     def error_or_wait(self) -> str | None:
@@ -124,11 +128,12 @@ class DescribedVersion:
     version: int
     title: str | None
     metadata: Mapping[str, Any]
+    readable_by: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A document whose title or metadata changed, but not its content: its points must be updated.
+    """A document whose title, metadata or readers changed, but not its content: its points must be updated.
 
     Args:
         document_id: id of the document's row in its build.

@@ -48,6 +48,7 @@ class ChunkToIndex:
     external_id: str
     filename: str | None
     metadata: Mapping[str, Any]
+    readable_by: tuple[str, ...]
     ordinal: int
     content: ChunkContent
     hidden: bool

@@ -5,12 +5,12 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hmac import compare_digest
 from ipaddress import ip_address
 from typing import Annotated, Any, Protocol
-from urllib.parse import urlsplit
-from uuid import UUID
+from urllib.parse import unquote, urlsplit
+from uuid import UUID, uuid5
 
 import structlog
 from fastapi import Depends, Request
@@ -19,7 +19,9 @@ from starlette.types import Scope as AsgiScope
 
 from shared.domain.access.actors import Actor, ActorKind
 from shared.domain.access.key_texts import OPERATOR, hash_of
-from shared.domain.access.keys import TENANT_SCOPES, UNLIMITED, KeyLimits, Owner, Scope
+from shared.domain.access.keys import PERSON_SCOPES, TENANT_SCOPES, UNLIMITED, KeyLimits, Owner, Scope
+from shared.domain.access.persons import Person, person_of
+from shared.domain.access.restriction import Restriction
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
 from shared.http.access.key_cache import KeyCache
 from shared.http.access.query_budgets import QueryBudgets
@@ -82,6 +84,9 @@ _OF_PROXIES = (
     "x-vercel-",
 )
 
+PERSON_HEADERS = _USER, _GROUPS = "x-foreask-user", "x-foreask-groups"
+_PERSONS = UUID("6f1a6c0e-58f4-4b0c-9a0c-0d6a3f0f2a54")  # the namespace of the ids of persons
+
 log = structlog.get_logger()
 
 
@@ -138,6 +143,8 @@ class Caller:
         digest: a digest of a key of the settings; None for another key, or without keys.
         scopes: permissions of the key.
         filter: metadata filter added to each of the key's queries.
+        person: the person on whose behalf the request is sent; None: the key itself, which reads every document.
+        principals: the readers that the person matches; see `shared.domain.access.persons`.
     """
 
     tenant: str
@@ -147,11 +154,23 @@ class Caller:
     key_id: UUID | None = None
     limits: KeyLimits = UNLIMITED
     digest: str | None = None
+    person: Person | None = None
+    principals: tuple[str, ...] | None = None
+
+    @property
+    def restriction(self) -> Restriction:
+        """The part of the tenant's documents that the request can find."""
+        return Restriction(self.filter, self.principals)
+
+    @property
+    def author_id(self) -> UUID | None:
+        """The author of queries in the log: a person, by a digest of the name, or the key."""
+        return self.key_id if self.person is None else person_id(self.tenant, self.person)
 
     @property
     def feedback_key(self) -> UUID | None:
-        """The key whose queries and accepted questions its feedback may change; None: an editor may change all."""
-        return None if Scope.MANAGE in self.scopes else self.key_id
+        """The author whose queries and accepted questions the feedback may change; None: an editor may change all."""
+        return None if Scope.MANAGE in self.scopes else self.author_id
 
     @property
     def actor(self) -> Actor:
@@ -162,7 +181,9 @@ class Caller:
 
     @property
     def owner(self) -> Owner:
-        """The key as an owner; without keys there is one."""
+        """The person or the key as an owner; without keys there is one."""
+        if self.person is not None:
+            return Owner(self.tenant, f"person:{person_id(self.tenant, self.person)}")
         if self.key_id is not None:
             return Owner(self.tenant, f"key:{self.key_id}", self.key_id)
         return Owner(self.tenant, "local" if self.digest is None else f"settings:{self.digest}")
@@ -170,7 +191,7 @@ class Caller:
     @property
     def reads_users_questions(self) -> bool:
         """Whether replies to queries contain questions that were accepted from other users."""
-        return Scope.READ in self.scopes
+        return Scope.READ in self.scopes and self.person is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +204,14 @@ class Needs(BeforeBody):
             them with requests of other sites, so only a route for programs accepts them.
         live: whether a key that asks without a filter may send `version=live`. Its questions find every passage of
             that version, and the filter of another key might exclude the document.
+        persons: whether the route serves persons. It then replies only with what `Caller.restriction` admits. A route
+            that says nothing refuses them.
     """
 
     scope: Scope | None
     basic: bool = False
     live: bool = False
+    persons: bool = False
 
     async def __call__(self, request: Request) -> str:
         """Return the tenant of the request's key; empty for operators.
@@ -195,7 +219,7 @@ class Needs(BeforeBody):
         Raises:
             Unauthorized: the key is missing, unknown, revoked or expired. If no keys are configured: the connection
                 is not of this process's user, or the request came through a proxy or from a page of another site.
-            Forbidden: the key lacks the scope.
+            Forbidden: the key lacks the scope, or the route does not serve persons.
             TooManyRequests: the tenant or the key exceeds its rate, or the tenant or its concurrent requests.
             Unavailable: the key is not in the settings, and the ledger is unavailable.
         """
@@ -206,6 +230,9 @@ class Needs(BeforeBody):
         if self.scope is not None and not self._admits(caller, request):
             log.warning("key.refused", status=403, scope=self.scope.value, route=route_of(request.scope))
             raise Forbidden(f"This request needs a key with the scope '{self.scope}', which this key lacks.")
+        if caller.person is not None and not self.persons:
+            log.warning("key.refused", status=403, route=route_of(request.scope))
+            raise Forbidden("This request does not serve persons, because its reply is about all documents.")
         if self.scope in _RECORDED:
             actors.record()
         await count(request, caller)
@@ -229,8 +256,7 @@ class Needs(BeforeBody):
 
 # The tenant of a request whose key has the scope.
 Reader = Annotated[str, Depends(Needs(Scope.READ))]
-LiveReader = Annotated[str, Depends(Needs(Scope.READ, live=True))]
-Asker = Annotated[str, Depends(Needs(Scope.ASK))]
+Asker = Annotated[str, Depends(Needs(Scope.ASK, persons=True))]
 Writer = Annotated[str, Depends(Needs(Scope.WRITE))]
 Manager = Annotated[str, Depends(Needs(Scope.MANAGE))]
 Notifier = Annotated[str, Depends(Needs(Scope.WRITE, basic=True))]
@@ -267,7 +293,7 @@ TryingCaller = Annotated[Caller, Depends(_trying_caller)]
 SpendingManager = Annotated[Caller, Depends(_spending_manager)]
 
 
-async def _rating_caller(request: Request, _: Annotated[str, Depends(Needs(Scope.FEEDBACK))]) -> Caller:
+async def _rating_caller(request: Request, _: Annotated[str, Depends(Needs(Scope.FEEDBACK, persons=True))]) -> Caller:
     caller: Caller = request.state.caller
     return caller
 
@@ -276,13 +302,35 @@ async def _rating_caller(request: Request, _: Annotated[str, Depends(Needs(Scope
 RatingCaller = Annotated[Caller, Depends(_rating_caller)]
 
 
-async def _any_caller(request: Request, _: Annotated[str, Depends(Needs(None))]) -> Caller:
+async def _reading_caller(request: Request, _: Annotated[str, Depends(Needs(Scope.READ, persons=True))]) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+async def _live_reading_caller(
+    request: Request, _: Annotated[str, Depends(Needs(Scope.READ, live=True, persons=True))]
+) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+# The caller, because lists and contents show only the documents that a person reads.
+ReadingCaller = Annotated[Caller, Depends(_reading_caller)]
+LiveReadingCaller = Annotated[Caller, Depends(_live_reading_caller)]
+
+
+async def _any_caller(request: Request, _: Annotated[str, Depends(Needs(None, persons=True))]) -> Caller:
     caller: Caller = request.state.caller
     return caller
 
 
 # Any caller with a valid key.
 AnyCaller = Annotated[Caller, Depends(_any_caller)]
+
+
+def person_id(tenant: str, person: Person) -> UUID:
+    """Return the id of a person in a tenant: the same name has the same id, and the id does not contain it."""
+    return uuid5(_PERSONS, f"{tenant}\n{person.user}")
 
 
 async def identify(request: Request, password: str | None = None) -> Caller:
@@ -314,6 +362,44 @@ async def require_still_valid(request: Request) -> None:
 
 
 async def _authenticate(request: Request, password: str | None = None) -> Caller:
+    return _on_behalf(request, await _holder(request, password))
+
+
+def _on_behalf(request: Request, holder: Caller) -> Caller:
+    """Return the person whom the holder of a key names, with the rights of both.
+
+    Raises:
+        Forbidden: the key may not name a person, or has to.
+        InvalidInput: the person's names are malformed.
+    """
+    users, groups = (request.headers.getlist(header) for header in (_USER, _GROUPS))
+    may_delegate = Scope.DELEGATE in holder.scopes
+    if not users and not groups:
+        if may_delegate and Scope.MANAGE not in holder.scopes:
+            raise Forbidden("This key acts for persons: name one with the header X-Foreask-User.")
+        return holder
+    if not may_delegate:
+        raise Forbidden(f"Only a key with the scope '{Scope.DELEGATE}' may name a person with X-Foreask-User.")
+    if len(users) != 1 or len(groups) > 1:
+        raise InvalidInput("Send X-Foreask-User once, and X-Foreask-Groups at most once, with commas between groups.")
+    person = person_of(_decoded(users[0]), [_decoded(group) for group in "".join(groups).split(",") if group.strip()])
+    principals = person.principals(reads_unset=_state(request).settings.readable_by_default == "everyone")
+    return replace(holder, scopes=holder.scopes & PERSON_SCOPES, person=person, principals=principals)
+
+
+def _decoded(name: str) -> str:
+    """Return a name from a header, in which other characters than ASCII are percent-encoded UTF-8.
+
+    Raises:
+        InvalidInput: it is not UTF-8.
+    """
+    try:
+        return unquote(name.strip(), errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidInput("Names in X-Foreask-User and X-Foreask-Groups are percent-encoded UTF-8.") from None
+
+
+async def _holder(request: Request, password: str | None) -> Caller:
     settings = _state(request).settings
     if settings.is_keyless:
         _require_own_user(request)

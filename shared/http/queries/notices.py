@@ -44,13 +44,14 @@ async def _add(
 ) -> None:
     # The cached collection may not have the fields of a document that has just been parsed.
     collection = await collections.get(retrieval.collection.tenant, retrieval.collection.name)
-    if is_empty and (reason := await _reason(collection, collections)):
+    is_partial = caller.restriction.is_partial
+    if is_empty and caller.person is None and (reason := await _reason(collection, collections)):
         retrieval.notices = [reason]
         return
     retrieval.unknown_fields = _unknown(body, collection)
     if retrieval.unknown_fields:
-        # A key with a filter must not learn the fields of other documents.
-        known = () if caller.filter is not None else _known(collection)
+        # The caller must not learn the fields of documents that it cannot find.
+        known = () if is_partial else _known(collection)
         sentence = _sentence(retrieval.unknown_fields, known, collection.name)
         retrieval.notices = [Notice("unknown_fields", sentence)]
     elif is_empty and (body.filter is not None or body.document_ids is not None):

@@ -8,7 +8,7 @@ from typing import TypeVar
 from fastapi import Request
 
 from shared.domain.corpus.collections import Collection
-from shared.domain.errors import InvalidInput
+from shared.domain.errors import Forbidden, InvalidInput
 from shared.http.access.auth import Caller
 from shared.http.access.collection_cache import CollectionCache
 from shared.http.disconnects import while_connected
@@ -38,7 +38,7 @@ async def find_chunks(  # noqa: PLR0917
     """Find the chunks for a question, and record it. The search is cancelled if the client disconnects."""
     body = within_limits(body, caller, services)
     parameters = {f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)}
-    parameters["required"] = caller.filter
+    parameters["restriction"] = caller.restriction
     parameters["candidates"] = body.explain == "candidates"
     parameters["expected"] = [str(chunk) for chunk in body.expected]
     parameters["weights"] = None if body.weights is None else Weights(**body.weights.model_dump())
@@ -60,7 +60,7 @@ async def find_chunks(  # noqa: PLR0917
         retrieval.hide_users_questions()
     with retrieval.trace.timed("record"):
         if body.record:
-            retrieval.query_id = await query_log.record(retrieval, body.question, caller.key_id)
+            retrieval.query_id = await query_log.record(retrieval, body.question, caller.author_id)
     return retrieval
 
 
@@ -68,8 +68,11 @@ def within_limits(body: B, caller: Caller, services: ApiServices) -> B:
     """Check the options of a query before a model is called.
 
     Raises:
+        Forbidden: a person requests details that only keys may see.
         InvalidInput: an option exceeds a limit of the settings or of the key, or the filter is malformed.
     """
+    if caller.person is not None and (body.expected or body.explain == "candidates"):
+        raise Forbidden("`expected` and the candidates of a query are for keys: they are about all documents.")
     body = _within_key(body, caller.limits.max_tokens)
     for field in ("top_k", "max_tokens"):
         most = getattr(services.settings.tuning, f"{field}_max")

@@ -518,6 +518,7 @@ def _points(graded: _FilteredChunk, text_vector: Vectors | None) -> ChunkPoints:
         created_at=chunk.created_at,
         filename=chunk.filename,
         metadata=chunk.metadata,
+        readable_by=chunk.readable_by,
         filterable=chunk.options.filterable,
         hidden=chunk.hidden,
     )

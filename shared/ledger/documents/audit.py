@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from shared.domain.access.persons import NOBODY_NAMED
 from shared.ledger.documents.repeated_indexing import REOPENED, index_again
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
@@ -64,6 +65,7 @@ class AuditedChunk:
         in_progress: whether a worker may be writing its points.
         title: title in the point of its text.
         metadata: metadata in all its points; None while they are being updated.
+        readable_by: who reads it, in all its points, as long as `metadata` is not None.
         accepted: accepted questions whose points must exist.
         accepted_open: accepted questions whose points may exist.
     """
@@ -79,6 +81,7 @@ class AuditedChunk:
     in_progress: bool
     title: str | None = None
     metadata: Mapping[str, Any] | None = None
+    readable_by: Sequence[str] = NOBODY_NAMED
     accepted: Sequence[UUID] = ()
     accepted_open: Sequence[UUID] = ()
 

@@ -9,7 +9,7 @@ SELECT c.document_id, d.public_id, c.id, c.ordinal, c.version, c.questions_passe
        c.state = {ChunkState.INDEXED} AS text_required,
        {OPEN_CHUNKS:c} AS in_progress,
        t.content ->> 'title' AS title,
-       CASE WHEN d.description_due_at IS NULL THEN v.metadata END AS metadata,
+       CASE WHEN d.description_due_at IS NULL THEN v.metadata END AS metadata, v.readable_by,
        ARRAY(SELECT a.id FROM accepted_questions a
              WHERE a.chunk_id = c.id AND a.state = {AcceptedState.INDEXED}) AS accepted,
        ARRAY(SELECT a.id FROM accepted_questions a

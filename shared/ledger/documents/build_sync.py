@@ -88,9 +88,13 @@ async def live_of(connection: Connection, tenant: str, name: str) -> Row | None:
 
 async def follow(connection: Connection, build_id: UUID, document_ids: Sequence[UUID]) -> None:
     """Update a build's copies of these locked live documents; the build may lack some of them."""
-    parameters = {"build": build_id, "ids": list(document_ids)}
-    await connection.execute(SQL.insert_copies, parameters)
-    await catch_up(connection, (await connection.execute(SQL.lock_copies, parameters)).scalars())
+    await connection.execute(SQL.insert_copies, {"build": build_id, "ids": list(document_ids)})
+    await catch_up(connection, await lock_copies(connection, build_id, document_ids))
+
+
+async def lock_copies(connection: Connection, build_id: UUID, document_ids: Sequence[UUID]) -> Sequence[UUID]:
+    """Lock a build's copies of these locked live documents; return their ids."""
+    return (await connection.execute(SQL.lock_copies, {"build": build_id, "ids": list(document_ids)})).scalars()
 
 
 async def start_newest(connection: Connection, build_id: UUID) -> None:

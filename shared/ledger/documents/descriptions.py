@@ -1,10 +1,11 @@
-"""Descriptions: changes of a document's title and metadata without its content.
+"""Descriptions: changes of a document's title, metadata and readers without its content.
 
 The change applies to the live and the newest version in each build, and a mark records that the points are outdated. A
 process that claims the mark updates Qdrant and removes the mark. Only one process updates a document's points at a
 time, because the slower of two might write outdated values. A worker that has claimed chunks of the document has read
 the old description: its claims end, so that the next claim writes the new one. Points that it writes anyway are
-replaced like the points of any late writer.
+replaced like the points of any late writer. Queries of persons also ask the ledger who reads a found document: until
+Qdrant is updated, nobody finds it by readers that it had.
 """
 
 from __future__ import annotations
@@ -31,16 +32,42 @@ SQL = statements.load(__file__, states.FRAGMENTS)
 
 
 async def change(
-    connection: Connection, documents: Sequence[UUID], *, title: str | None, metadata: Mapping[str, Any] | None
+    connection: Connection,
+    documents: Sequence[UUID],
+    *,
+    title: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    readable_by: Sequence[str] | None = None,
 ) -> None:
-    """Change the description of locked documents; None keeps the old value."""
-    parameters = {"ids": list(documents), "title": title, "metadata": None if metadata is None else as_json(metadata)}
+    """Change the description of locked documents; None keeps the old value.
+
+    Args:
+        connection: transaction.
+        documents: the documents' rows, in all builds.
+        title: the new title.
+        metadata: the new metadata.
+        readable_by: the new readers, as they are stored.
+    """
+    parameters = {
+        "ids": list(documents),
+        "title": title,
+        "metadata": None if metadata is None else as_json(metadata),
+        "readable_by": None if readable_by is None else list(readable_by),
+    }
     await connection.execute(SQL.describe, parameters)
     await connection.execute(SQL.mark, parameters)
     await connection.execute(SQL.end_indexing, parameters)
     if title is not None:
         await connection.execute(SQL.end_parsing, parameters)
         await connection.execute(SQL.retitle_chunks, parameters)
+
+
+async def restrict(connection: Connection, documents: Sequence[UUID], readers: Sequence[str]) -> None:
+    """Let only those read the versions of locked documents who read them already and are among these readers."""
+    parameters = {"ids": list(documents), "readable_by": list(readers)}
+    await connection.execute(SQL.restrict, parameters)
+    await connection.execute(SQL.mark, parameters)
+    await connection.execute(SQL.end_indexing, parameters)
 
 
 class Descriptions:
@@ -80,5 +107,5 @@ def _of_one_version(row: Row) -> Description:
         index_name=row["index_name"],
         changes=row["description_changes"],
         filterable=options_of(row["options"]).filterable,
-        versions=(DescribedVersion(row["version"], row["title"], row["metadata"]),),
+        versions=(DescribedVersion(row["version"], row["title"], row["metadata"], tuple(row["readable_by"])),),
     )

@@ -4,7 +4,18 @@
 UPDATE document_versions
 SET title = coalesce(CAST(:title AS text), title),
     metadata = coalesce(CAST(CAST(:metadata AS text) AS jsonb), metadata),
-    content_hash = sha256(content_hash || convert_to(concat(CAST(:title AS text), CAST(:metadata AS text)), 'UTF8'))
+    readable_by = coalesce(CAST(:readable_by AS text[]), readable_by),
+    content_hash = CASE WHEN CAST(:title AS text) IS NULL AND CAST(:metadata AS text) IS NULL THEN content_hash
+        ELSE sha256(content_hash || convert_to(concat(CAST(:title AS text), CAST(:metadata AS text)), 'UTF8')) END
+WHERE document_id = ANY(CAST(:ids AS uuid[])) AND NOT obsolete
+
+-- name: restrict
+-- Leave the readers of the live and the newest versions of locked documents who are among other readers, too.
+UPDATE document_versions
+SET readable_by = CASE
+    WHEN readable_by && ARRAY['everyone', 'unset'] THEN CAST(:readable_by AS text[])
+    WHEN 'everyone' = ANY(CAST(:readable_by AS text[])) THEN readable_by
+    ELSE ARRAY(SELECT unnest(readable_by) INTERSECT SELECT unnest(CAST(:readable_by AS text[])) ORDER BY 1) END
 WHERE document_id = ANY(CAST(:ids AS uuid[])) AND NOT obsolete
 
 -- name: mark
@@ -42,7 +53,7 @@ WITH due AS (
     FROM due WHERE d.id = due.id RETURNING d.*
 )
 SELECT d.id, d.tenant, d.collection_id, d.description_changes, l.index_name, l.options, v.version, v.title,
-       v.metadata
+       v.metadata, v.readable_by
 FROM claimed d JOIN collections l ON l.id = d.collection_id
 JOIN document_versions v ON v.document_id = d.id AND NOT v.obsolete
 ORDER BY d.id, v.version

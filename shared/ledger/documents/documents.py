@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from shared.domain.access.persons import may_read
 from shared.domain.corpus import readers
 from shared.domain.corpus.chunk_detail import ChunkDetail
 from shared.domain.corpus.collections import Collection
@@ -141,14 +142,21 @@ class Documents:
         """
         return await submission.submit(self._database, documents)
 
-    async def get(self, tenant: str, document_id: UUID) -> Document:
+    async def get(self, tenant: str, document_id: UUID, *, principals: Sequence[str] | None = None) -> Document:
         """Return a document with its progress.
+
+        Args:
+            tenant: tenant of the document.
+            document_id: its public id.
+            principals: the readers that a person matches. A version that names none of them is not found, here and in
+                the other methods. None: a key, which reads every document.
 
         Raises:
             NotFound: the tenant has no document of that id.
         """
         async with self._database.begin() as connection:
             row = await _get(connection, tenant, document_id)
+            await _require_readable(connection, row, row["version"], principals)
             (document,) = await with_progress(connection, [row])
         return document
 
@@ -204,6 +212,7 @@ class Documents:
         before: int | None = None,
         wanted: Sequence[ChunkState] | None = None,
         limit: int = 50,
+        principals: Sequence[str] | None = None,
     ) -> list[ChunkDetail]:
         """Return chunks of a document's newest or live version in order; see `shown_chunks.read`.
 
@@ -212,12 +221,20 @@ class Documents:
         """
         async with self._database.begin() as connection:
             row = await _get(connection, tenant, document_id)
-            version = _version(row, live=live)
+            version = await _readable_version(connection, row, principals, live=live)
             return await shown_chunks.read(
                 connection, row["id"], version, after=after, before=before, wanted=wanted, limit=limit
             )
 
-    async def ordinal_of(self, tenant: str, document_id: UUID, chunk_id: UUID, *, live: bool = False) -> int:
+    async def ordinal_of(
+        self,
+        tenant: str,
+        document_id: UUID,
+        chunk_id: UUID,
+        *,
+        live: bool = False,
+        principals: Sequence[str] | None = None,
+    ) -> int:
         """Return the position of a chunk in a document's newest or live version.
 
         Raises:
@@ -225,13 +242,15 @@ class Documents:
         """
         async with self._database.begin() as connection:
             row = await _get(connection, tenant, document_id)
-            version = _version(row, live=live)
+            version = await _readable_version(connection, row, principals, live=live)
             ordinal = await shown_chunks.ordinal_of(connection, row["id"], version, chunk_id)
         if ordinal is None:
             raise NotFound(f"Version {version} of the document has no chunk {chunk_id}.", field="around")
         return ordinal
 
-    async def chunk(self, tenant: str, chunk_id: UUID, *, before: int, after: int) -> ChunkInContext:
+    async def chunk(
+        self, tenant: str, chunk_id: UUID, *, before: int, after: int, principals: Sequence[str] | None = None
+    ) -> ChunkInContext:
         """Return a chunk with its neighbours, from the version that queries see or else from the newest.
 
         Raises:
@@ -240,14 +259,19 @@ class Documents:
         async with self._database.begin() as connection:
             found = await shown_chunks.find(connection, tenant, chunk_id)
             if found is None:
-                raise NotFound(f"There is no chunk {chunk_id}. GET /v1/documents/{{id}}/chunks lists chunks.")
-            (document,) = await with_progress(connection, [await _get(connection, tenant, found.document_id)])
+                raise _no_chunk(chunk_id)
+            row = await _get(connection, tenant, found.document_id)
+            if not await _is_readable(connection, row, found.version, principals):
+                raise _no_chunk(chunk_id)
+            (document,) = await with_progress(connection, [row])
             version, ordinal = (found.row, found.version), found.ordinal
             first = await shown_chunks.read(connection, *version, before=ordinal, limit=before)
             chunk, *last = await shown_chunks.read(connection, *version, after=ordinal - 1, limit=1 + after)
         return ChunkInContext(document, first, chunk, last)
 
-    async def upload(self, tenant: str, document_id: UUID, *, live: bool = False) -> StoredContent:
+    async def upload(
+        self, tenant: str, document_id: UUID, *, live: bool = False, principals: Sequence[str] | None = None
+    ) -> StoredContent:
         """Return the location of the bytes of a document's newest or live version.
 
         Raises:
@@ -255,11 +279,20 @@ class Documents:
         """
         async with self._database.begin() as connection:
             row = await _get(connection, tenant, document_id)
-            parameters = {"id": row["id"], "version": _version(row, live=live)}
+            version = await _readable_version(connection, row, principals, live=live)
+            parameters = {"id": row["id"], "version": version}
             content = (await connection.execute(SQL.stored_content, parameters)).one()
         return StoredContent(**content)
 
-    async def page_picture(self, tenant: str, document_id: UUID, number: int, *, live: bool = False) -> PagePicture:
+    async def page_picture(
+        self,
+        tenant: str,
+        document_id: UUID,
+        number: int,
+        *,
+        live: bool = False,
+        principals: Sequence[str] | None = None,
+    ) -> PagePicture:
         """Return the picture of a page that was read by OCR, of a document's newest or live version.
 
         Raises:
@@ -267,7 +300,8 @@ class Documents:
         """
         async with self._database.begin() as connection:
             row = await _get(connection, tenant, document_id)
-            parameters = {"id": row["id"], "version": _version(row, live=live), "number": number}
+            version = await _readable_version(connection, row, principals, live=live)
+            parameters = {"id": row["id"], "version": version, "number": number}
             page = (await connection.execute(SQL.page, parameters)).one_or_none()
         if page is None or page["picture"] is None:
             raise NotFound(_no_picture(number, page), field="number")
@@ -304,12 +338,19 @@ class Documents:
         async with self._database.begin() as connection:
             return {row.public_id: row.id for row in await connection.execute(SQL.row_ids, parameters)}
 
-    async def shown_versions(self, found: AbstractSet[Version]) -> dict[UUID, ShownVersion]:
+    async def shown_versions(
+        self, found: AbstractSet[Version], principals: Sequence[str] | None = None
+    ) -> dict[UUID, ShownVersion]:
         """Return the versions that queries see, among documents with points in Qdrant.
 
-        Documents are missing of which only the shown version was found, unless it has replaced another one lately.
+        Documents are missing of which only the shown version was found, unless it has replaced another one lately. A
+        document that these principals do not read has none; None: of a caller who reads every document.
         """
-        parameters = {"ids": [row_id for row_id, _ in found], "versions": [version for _, version in found]}
+        parameters = {
+            "ids": [row_id for row_id, _ in found],
+            "versions": [version for _, version in found],
+            "principals": None if principals is None else list(principals),
+        }
         rows = await self._database.rows(SQL.shown_versions, parameters)
         return {row["id"]: ShownVersion(row["shown"], row["age_seconds"]) for row in rows}
 
@@ -339,9 +380,15 @@ class Documents:
 
     @again_after_collision
     async def describe(
-        self, tenant: str, document_id: UUID, *, title: str | None, metadata: Mapping[str, Any] | None
+        self,
+        tenant: str,
+        document_id: UUID,
+        *,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        readable_by: Sequence[str] | None = None,
     ) -> DescribedDocument:
-        """Change a document's title or metadata in every build, without its content; None keeps the old value.
+        """Change a document's title, metadata or readers in every build, without its content; None keeps the old value.
 
         Its points have the old values until the recorded change is processed; see `descriptions`.
 
@@ -360,7 +407,7 @@ class Documents:
                 raise _not_found(document_id)
             if metadata is not None:
                 require_fit(options_of(options).filterable, metadata)
-            await descriptions.change(connection, ids, title=title, metadata=metadata)
+            await descriptions.change(connection, ids, title=title, metadata=metadata, readable_by=readable_by)
         return DescribedDocument(await self.get(tenant, document_id), ids)
 
     @again_after_collision
@@ -532,6 +579,39 @@ async def _get(connection: Connection, tenant: str, document_id: UUID) -> Row:
     if row is None:
         raise _not_found(document_id)
     return row
+
+
+async def _is_readable(connection: Connection, row: Row, version: int, principals: Sequence[str] | None) -> bool:
+    """Return whether a version of a document names one of these readers."""
+    if principals is None:
+        return True
+    stored = row["readable_by"]
+    if version != row["version"]:
+        parameters = {"id": row["id"], "version": version}
+        stored = (await connection.execute(SQL.readers, parameters)).scalar_one_or_none() or ()
+    return may_read(principals, stored)
+
+
+async def _require_readable(connection: Connection, row: Row, version: int, principals: Sequence[str] | None) -> None:
+    """Raise the same error as for a document that does not exist unless a version names one of these readers."""
+    if not await _is_readable(connection, row, version, principals):
+        raise _not_found(row["public_id"])
+
+
+async def _readable_version(connection: Connection, row: Row, principals: Sequence[str] | None, *, live: bool) -> int:
+    """Return the number of the newest or the live version of a document, if it names one of these readers.
+
+    Raises:
+        NotFound: queries see no version yet, or the readers may read none.
+    """
+    await _require_readable(connection, row, row["version"], principals)
+    version = _version(row, live=live)
+    await _require_readable(connection, row, version, principals)
+    return version
+
+
+def _no_chunk(chunk_id: UUID) -> NotFound:
+    return NotFound(f"There is no chunk {chunk_id}. GET /v1/documents/{{id}}/chunks lists chunks.")
 
 
 def _no_picture(number: int, page: Row | None) -> str:

@@ -7,6 +7,10 @@ WHERE d.public_id = :id AND d.tenant = :tenant AND {exists:d} AND {is_live:l} FO
 SELECT upload, size_bytes, filename, media_type FROM document_versions
 WHERE document_id = :id AND version = :version
 
+-- name: readers
+-- Read who reads one version.
+SELECT readable_by FROM document_versions WHERE document_id = :id AND version = :version
+
 -- name: page
 -- Find a page without a text layer of one version, and its picture.
 SELECT p.state, p.error, p.key, i.picture FROM pages p LEFT JOIN page_pictures i ON i.key = p.key
@@ -116,13 +120,17 @@ SELECT public_id, id FROM documents
 WHERE public_id = ANY(CAST(:ids AS uuid[])) AND collection_id = :collection AND {exists}
 
 -- name: shown_versions
--- Return the version that queries see of these documents; null if a document is deleted. Only documents of which
--- another version was found are returned, and documents that have replaced a version lately, with its age.
+-- Return the version that queries see of these documents; null if a document is deleted, or if principals are given and
+-- do not read the version that was found. Only documents of which another version was found are returned, documents
+-- that these do not read, and documents that have replaced a version lately, with its age.
 -- plan: generic
 SELECT v.id, CASE WHEN d.id IS NOT NULL THEN coalesce(d.live_version, d.version) END AS shown,
        extract(epoch FROM now() - s.since)::float8 AS age_seconds
 FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[])) AS v(id, version)
 LEFT JOIN documents d ON d.id = v.id AND {exists:d}
+    AND (CAST(:principals AS text[]) IS NULL
+         OR EXISTS (SELECT 1 FROM document_versions r WHERE r.document_id = v.id AND r.version = v.version
+                    AND r.readable_by && CAST(:principals AS text[])))
 CROSS JOIN LATERAL (SELECT max(s.obsolete_since) AS since FROM sweeps s
                     WHERE s.document_id = v.id AND s.obsolete_version < d.live_version) s
 WHERE d.id IS NULL OR v.version <> coalesce(d.live_version, d.version) OR s.since IS NOT NULL

@@ -59,6 +59,8 @@ _CONDITIONS = {
     "is_named": "(CAST(:external_id AS text) IS NULL OR d.external_id = :external_id)"
     " AND (CAST(:job AS uuid) IS NULL OR d.job_id = :job)"
     " AND (CAST(:reason AS text) IS NULL OR {fails_with})"
+    " AND (CAST(:principals AS text[]) IS NULL OR EXISTS (SELECT 1 FROM document_versions r"
+    " WHERE r.document_id = d.id AND r.version = d.version AND r.readable_by && CAST(:principals AS text[])))"
     " AND (NOT CAST(:outdated AS boolean)"
     " OR {FINAL_DOCUMENTS:d} AND (d.reader = ANY(CAST(:readers AS text[]))) IS NOT TRUE)",
 }
@@ -123,6 +125,7 @@ class DocumentFilter:
         outdated: whether to list only documents that an older reader has read.
         job: job that changed them last.
         reason: reason of a failure, of the document, or of a page or a chunk of it.
+        principals: the readers that a person matches; the newest versions of listed documents name one of them.
     """
 
     ids: Sequence[UUID] | None = None
@@ -133,6 +136,7 @@ class DocumentFilter:
     outdated: bool = False
     job: UUID | None = None
     reason: str | None = None
+    principals: Sequence[str] | None = None
 
     @property
     def states(self) -> Sequence[DocumentState]:
@@ -200,6 +204,7 @@ def parameters_of(
         "outdated": wanted.outdated,
         "job": wanted.job,
         "reason": wanted.reason,
+        "principals": None if wanted.principals is None else list(wanted.principals),
         "readers": list(readers.CURRENT),
         "states": list(states_),
         "ats": ats,

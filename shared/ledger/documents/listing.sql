@@ -1,8 +1,8 @@
 -- part: shown
 -- The columns of a document with the content of its newest version.
 {document_columns}, v.filename, v.title, v.media_type,
-CASE WHEN CAST(:metadata AS boolean) THEN v.metadata END AS metadata, v.size_bytes, v.content_hash, v.text_coverage,
-v.missing, l.name AS collection
+CASE WHEN CAST(:metadata AS boolean) THEN v.metadata END AS metadata, v.readable_by, v.size_bytes, v.content_hash,
+v.text_coverage, v.missing, l.name AS collection
 
 -- part: with_content
 -- Documents with the content of their newest versions.

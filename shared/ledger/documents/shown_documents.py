@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from shared.domain.access.persons import named_readers
 from shared.domain.corpus.completeness import stored_completeness
 from shared.domain.corpus.documents import Document, Progress
 from shared.domain.corpus.readers import is_outdated
@@ -20,8 +21,8 @@ from shared.ledger.postgres.connections import Connection, Row
 
 # The columns of a document `d` with the content `v` of its newest version.
 COLUMNS = (
-    "{document_columns}, v.filename, v.title, v.media_type, v.metadata, v.size_bytes, v.content_hash, v.text_coverage,"
-    " v.missing"
+    "{document_columns}, v.filename, v.title, v.media_type, v.metadata, v.readable_by, v.size_bytes, v.content_hash,"
+    " v.text_coverage, v.missing"
 )
 SQL = statements.load(__file__, states.FRAGMENTS, shown=COLUMNS, newest=listing.NEWEST, tier_tokens=tier_tokens.SUMS)
 
@@ -95,6 +96,7 @@ def document_of(row: Row, collection: str, progress: Progress | None = None) -> 
         title=row["title"],
         media_type=row["media_type"],
         metadata=row["metadata"],
+        readable_by=named_readers(row["readable_by"]),
         size_bytes=row["size_bytes"],
         completeness=stored_completeness(row["text_coverage"], row["missing"]),
         outdated=is_outdated(DocumentState(row["state"]), row["reader"]),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
 import orjson
 
+from shared.domain.access.persons import named_readers, stored_readers
 from shared.domain.corpus.collections import Collection
-from shared.domain.corpus.documents import Document, NewDocument
-from shared.ledger.documents import build_sync, shown_documents, versions
+from shared.domain.corpus.documents import Document, NewDocument, Progress
+from shared.ledger.documents import build_sync, descriptions, shown_documents, versions
 from shared.ledger.documents.open_jobs import hold_load
 from shared.ledger.documents.shown_documents import document_of, progress_of
 from shared.ledger.model import states
@@ -38,10 +40,12 @@ class Submission:
     """The result of a submission.
 
     `accepted` is False if the newest version already has this content: its bytes are not needed again.
+    `described` is the row whose points do not have its new readers yet; None if it has no new ones.
     """
 
     document: Document
     accepted: bool
+    described: UUID | None = None
 
 
 async def submit(database: Database, documents: Sequence[NewDocument]) -> list[Submission]:
@@ -78,7 +82,7 @@ async def submit_within(connection: Connection, documents: Sequence[NewDocument]
         Conflict: the collection is being erased.
     """
     collection = documents[0].collection
-    written = await _write(connection, documents, job_number)
+    written, changes = await _write(connection, documents, job_number)
     builds = await build_sync.builds_of(connection, collection.tenant, collection.name)
     if not builds:
         raise being_erased(f"the collection '{collection.name}'")
@@ -86,13 +90,26 @@ async def submit_within(connection: Connection, documents: Sequence[NewDocument]
     if live["id"] != collection.id:
         raise _BuildReplaced(collection_of(live))
     accepted = sorted({row["id"] for row, is_new in written if is_new})
+    for change in changes:
+        await change.apply(connection, change.documents)
     for build in others if accepted else ():
         await build_sync.follow(connection, build["id"], accepted)
+    for build in others:
+        for change in changes:
+            await change.apply(connection, await build_sync.lock_copies(connection, build["id"], change.documents))
     progress = await progress_of(connection, [row["id"] for row, is_new in written if not is_new])
-    return [
-        Submission(document_of(row, collection.name, progress.get(row["id"])), accepted=is_new)
-        for row, is_new in written
-    ]
+    readers = {document: change.readers for change in changes for document in change.documents}
+    return [_submission(row, collection.name, progress, readers, is_new=is_new) for row, is_new in written]
+
+
+def _submission(
+    row: Row, collection: str, progress: Mapping[UUID, Progress], readers: Mapping[UUID, Sequence[str]], *, is_new: bool
+) -> Submission:
+    document, changed = document_of(row, collection, progress.get(row["id"])), readers.get(row["id"])
+    if changed is None:
+        return Submission(document, accepted=is_new)
+    document = dataclasses.replace(document, readable_by=named_readers(changed))
+    return Submission(document, accepted=is_new, described=row["id"])
 
 
 async def replace_references(connection: Connection, unchanged: Sequence[NewDocument]) -> None:
@@ -117,6 +134,25 @@ async def _insert_alone(database: Database, new: NewDocument) -> Submission | No
     return Submission(document_of(inserted[0], new.collection.name), accepted=True) if inserted else None
 
 
+@dataclass(frozen=True, slots=True)
+class _ReadersChange:
+    """Documents of one build that were submitted with other readers than before.
+
+    The live version of a document with a new one stays until that is complete: meanwhile only readers of both see it.
+    """
+
+    readers: tuple[str, ...]
+    documents: Sequence[UUID]
+    are_replaced: bool
+
+    async def apply(self, connection: Connection, rows: Sequence[UUID]) -> None:
+        """Change the readers of these locked rows of the documents."""
+        if self.are_replaced:
+            await descriptions.restrict(connection, rows, self.readers)
+        else:
+            await descriptions.change(connection, rows, readable_by=self.readers)
+
+
 class _BuildReplaced(Exception):
     """Another build has replaced the build that was written to."""
 
@@ -127,11 +163,14 @@ class _BuildReplaced(Exception):
 
 async def _write(
     connection: Connection, documents: Sequence[NewDocument], job_number: int = 0
-) -> list[tuple[Row, bool]]:
-    """Write documents of one collection and one job; return each row and whether its content is new.
+) -> tuple[list[tuple[Row, bool]], list[_ReadersChange]]:
+    """Write documents of one collection and one job.
 
     Every submission except a single new document inserts its rows here. A writer first inserts and then locks, both in
     the order of external ids, so that two writers of the same documents cannot deadlock.
+
+    Returns:
+        Each row, and whether its content is new; and changes of readers, which the caller applies to all builds.
     """
     collection, ids = documents[0].collection, [uuid4() for _ in documents]
     found = await connection.execute(SQL.insert, _new_rows(ids, documents, job_number))
@@ -139,20 +178,32 @@ async def _write(
     names = {new.external_id for document_id, new in zip(ids, documents, strict=True) if document_id not in inserted}
     rows = await _lock(connection, collection, names) if names else {}
     written, replaced = list[tuple[Row, bool]](), list[UUID]()
+    readers = dict[UUID, tuple[str, ...]]()
     for document_id, new in zip(ids, documents, strict=True):
         row = inserted.get(document_id)
         accepted = row is not None
         if row is None:
             row = rows[new.external_id]
             accepted = row["content_hash"] != new.content_hash
+            before = tuple(row["readable_by"])
+            if new.readable_by not in {None, before}:
+                readers[row["id"]] = stored_readers(new.readable_by)
             if accepted:
-                parameters = {"rows": _rows([row["id"]], [new], job_number)}
+                kept = dataclasses.replace(new, readable_by=before if new.readable_by is None else new.readable_by)
+                parameters = {"rows": _rows([row["id"]], [kept], job_number)}
                 row = rows[new.external_id] = (await connection.execute(SQL.replace, parameters)).one()
                 replaced.append(row["id"])
         written.append((row, accepted))
     if replaced:
         await versions.supersede(connection, replaced)
-    return written
+    return written, _grouped(readers, set(replaced))
+
+
+def _grouped(readers: Mapping[UUID, tuple[str, ...]], replaced: AbstractSet[UUID]) -> list[_ReadersChange]:
+    groups = dict[tuple[tuple[str, ...], bool], list[UUID]]()
+    for document, names in readers.items():
+        groups.setdefault((names, document in replaced), []).append(document)
+    return [_ReadersChange(names, sorted(ids), are_replaced) for (names, are_replaced), ids in groups.items()]
 
 
 async def _lock(connection: Connection, collection: Collection, external_ids: set[str]) -> dict[str, Row]:
@@ -186,6 +237,7 @@ def _rows(ids: Sequence[UUID], documents: Sequence[NewDocument], job_number: int
             "title": new.title,
             "media_type": new.media_type,
             "metadata": dict(new.metadata),
+            "readable_by": stored_readers(new.readable_by),
             "ready_questions": new.ready_questions,
             "upload": new.upload,
             "size_bytes": new.size_bytes,

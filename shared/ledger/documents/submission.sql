@@ -2,14 +2,14 @@
 -- The submitted documents in the lock order of all writers.
 SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS n(
     position int, id uuid, external_id text, lane smallint, job_id uuid, filename text, title text, media_type text,
-    metadata jsonb, ready_questions jsonb, upload text, size_bytes bigint, content_hash bytea, traceparent text)
+    metadata jsonb, readable_by text[], ready_questions jsonb, upload text, size_bytes bigint, content_hash bytea, traceparent text)
 ORDER BY external_id, position
 
 -- part: insert_content
 -- The content of versions that start, for `d`: documents that the same statement writes from `n`, the submitted ones.
 INSERT INTO document_versions (document_id, version, {content})
-SELECT d.id, d.version, n.filename, n.title, n.media_type, n.metadata, n.ready_questions, n.upload, n.size_bytes,
-       n.content_hash, n.traceparent
+SELECT d.id, d.version, n.filename, n.title, n.media_type, n.metadata, n.readable_by, n.ready_questions, n.upload,
+       n.size_bytes, n.content_hash, n.traceparent
 FROM d JOIN n ON n.id = d.id RETURNING *
 
 -- part: inserted

@@ -31,7 +31,9 @@ NEXT = "version = greatest(d.version, d.discarded_version) + 1"
 # A document that waits for its next version, with no trace of the attempts at the last one.
 DUE_AGAIN = f"due_at = now(), updated_at = now(), error = NULL, {states.UNCLAIMED}"
 
-CONTENT = "filename, title, media_type, metadata, ready_questions, upload, size_bytes, content_hash, traceparent"
+CONTENT = (
+    "filename, title, media_type, metadata, readable_by, ready_questions, upload, size_bytes, content_hash, traceparent"
+)
 
 # The object that contains an upload: a pack contains several, whose names continue after a #.
 STORED_IN = "split_part(upload, '#', 1)"

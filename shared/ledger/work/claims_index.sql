@@ -37,7 +37,7 @@ claimed AS (
 )
 SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, {priority:w} AS lane, d.collection_id,
        d.job_id, w.embedding_model, l.index_name, l.options, d.public_id, d.external_id, v.filename, v.metadata,
-       w.ordinal,
+       v.readable_by, w.ordinal,
        (SELECT CASE WHEN p.text IS NULL THEN t.content ELSE {described} END
         FROM chunk_contents t LEFT JOIN completions p ON p.content_key = t.content_key
         WHERE t.chunk_id = w.id AND t.version = w.version) AS content,

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
 
+from shared.domain.access.restriction import UNRESTRICTED, Restriction
 from shared.domain.corpus.collections import Weights
 from shared.query.rewrite import RewriteOptions
 
@@ -28,7 +29,7 @@ class Query:
         min_score: lowest fused score of a returned chunk.
         max_tokens: maximum tokens of all returned texts, counted by the model's tokenizer if known, else estimated.
         filter: filter over metadata; see `shared.vectors.schema.filters`.
-        required: the key's filter, which the caller cannot remove.
+        restriction: the part of the documents that the caller can find, whatever the other fields say.
         channels: channels to search, unless their weight is 0.
         fusion: method that combines their scores; see `shared.query.retrieve.scores.fusion`.
         weights: weights instead of the collection's.
@@ -49,7 +50,7 @@ class Query:
     min_score: float | None = None
     max_tokens: int = 12_000
     filter: Mapping[str, Any] | None = None
-    required: Mapping[str, Any] | None = None
+    restriction: Restriction = UNRESTRICTED
     document_ids: Sequence[UUID] | None = None
     channels: Sequence[Channel] = CHANNELS
     fusion: FusionName = "scores"

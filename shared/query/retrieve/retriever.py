@@ -15,6 +15,7 @@ import structlog
 
 from shared.domain.corpus.collections import Baseline, Collection, Weights
 from shared.domain.corpus.documents import ShownVersion, Version
+from shared.domain.errors import Unavailable
 from shared.domain.spending.usage import Usage
 from shared.domain.text.bm25 import query_vector
 from shared.domain.vectors import Vectors
@@ -72,7 +73,7 @@ _BATCH_INPUTS, _BATCH_TOKENS = 64, 8_000  # questions in one request for embeddi
 _CHECK_BUDGET = timedelta(seconds=1)  # a query takes a tenth of it, and PostgreSQL may be failing over
 _CHECK_PAUSE_SECONDS = 5.0  # after a check without an answer, queries do not wait for another one
 log = structlog.get_logger()
-FindShown = Callable[[AbstractSet[Version]], Awaitable[Mapping[UUID, ShownVersion]]]
+FindShown = Callable[[AbstractSet[Version], Sequence[str] | None], Awaitable[Mapping[UUID, ShownVersion]]]
 
 
 class _Changed(Exception):
@@ -139,6 +140,7 @@ class _Search:
         is_crowded: whether the search has found a version that queries do not see.
         is_last: whether the search is not repeated any more.
         is_unchecked: whether the ledger could not say which versions are current.
+        has_hidden: whether the search has found documents that a person may not read any more.
         measured: hits of the original question with the embedding model's own cosines.
         channels: hits of all texts that were searched, on the collection's scale.
     """
@@ -157,6 +159,7 @@ class _Search:
     is_crowded: bool = False
     is_last: bool = False
     is_unchecked: bool = False
+    has_hidden: bool = False
     measured: Mapping[Channel, ChannelHits] = field(default_factory=dict)
     channels: Mapping[Channel, ChannelHits] = field(default_factory=dict)
     read: ChunkPayloads = field(default_factory=lambda: ChunkPayloads({}, {}))
@@ -192,7 +195,7 @@ class _Search:
         """Exclude the versions that queries do not see, and forget the payloads."""
         self.started = elapsed_seconds()
         self.where = only_versions(self.visible, self.shown)
-        self.is_changed = self.is_crowded = False
+        self.is_changed = self.is_crowded = self.has_hidden = False
         self.read = ChunkPayloads({}, {})
 
     def version_of(self, match: Match) -> int:
@@ -215,8 +218,9 @@ class Retriever:
     Args:
         embedders: embed questions and sentences with the collection's embedding.
         index: client of Qdrant.
-        find_shown: returns the versions that queries see, of documents of which another version was found or that have
-            replaced one lately; None if no document changes, as in an evaluation without a ledger.
+        find_shown: returns the versions that queries see, of documents of which another version was found, that have
+            replaced one lately, or that the principals do not read; None if no document changes, as in an evaluation
+            without a ledger.
         rewriter: rewrites questions; None skips rewriting.
         reranker: orders the best chunks; None keeps the fused order.
         tokens: counts tokens of returned texts.
@@ -254,6 +258,9 @@ class Retriever:
         changed since it started, or if too few chunks are left. If the ledger does not answer, the result has the
         versions that Qdrant contains.
 
+        A person's search finds only documents that the person may read, by the readers in Qdrant. They may be older
+        than the ledger's, which decide: the search is repeated without documents that the person may not read any more.
+
         Returns:
             `top_k` distinct units, never fewer while more exist that pass the filter and `min_score` and fit the token
             budget.
@@ -261,11 +268,11 @@ class Retriever:
         Raises:
             InvalidInput: the filter is malformed, or too expensive for the collection.
             Conflict: no setting describes the collection's embedding.
-            Transient: the embedding provider or Qdrant is not available.
+            Transient: the embedding provider or Qdrant is not available; for a person, the ledger.
         """
         retrieval = Retrieval(collection)
         fields = collection.options.filterable
-        conditions = caller_conditions(query.filter, query.document_ids, fields, query.required)
+        conditions = caller_conditions(query.filter, query.document_ids, fields, query.restriction)
         retrieval.weights = query.weights or collection.weights
         # After a failover, a document's version may have become an earlier one again.
         replaced = self._replaced.min_versions(collection.id) if collection.damage is None else {}
@@ -294,6 +301,8 @@ class Retriever:
             retrieval.chunks = self._assembled(chunks, search)
         if search.query.expected:
             retrieval.expected = await self._expected(search, matches)
+        if search.has_hidden:  # rights changed during each search: the counts must not tell of hidden chunks
+            retrieval.matched_questions = retrieval.unique_chunks = len(retrieval.chunks)
         return retrieval
 
     async def question_vectors(self, questions: Sequence[str], collection: Collection) -> Vectors:
@@ -310,8 +319,8 @@ class Retriever:
         """Return the ranks of the expected chunks. Chunks hidden by the caller's key are absent."""
         collection, query = search.collection, search.query
         fields, chosen = collection.options.filterable, of_chunks(query.expected)
-        own = caller_conditions(query.filter, query.document_ids, fields, query.required)
-        of_key = caller_conditions(None, None, fields, query.required)
+        own = caller_conditions(query.filter, query.document_ids, fields, query.restriction)
+        of_key = caller_conditions(None, None, fields, query.restriction)
         scopes = Scopes(
             search.where,
             visible_points(collection.location, [*own, chosen]),
@@ -529,25 +538,34 @@ class Retriever:
         search.shown |= {document: shown[document].version for document, _ in others}
         search.is_crowded |= bool(others)
         search.is_changed |= bool(gone) or _has_changed(others, shown, elapsed_seconds() - search.started)
+        if search.query.restriction.principals is not None and any(shown[each].version is None for each, _ in others):
+            search.is_changed = search.has_hidden = True
         return ChunkPayloads(
             {chunk: payload for chunk, payload in read.chunks.items() if _version_of(payload) not in others},
             {point: payload for point, payload in read.questions.items() if _version_of(payload) not in others},
         )
 
     async def _shown(self, search: _Search, found: AbstractSet[Version]) -> Mapping[UUID, ShownVersion]:
-        """Ask the ledger about found versions; a query does not fail because the ledger is unavailable."""
+        """Ask the ledger about found versions; only a person's query fails because the ledger is unavailable.
+
+        Raises:
+            Unavailable: the ledger does not say what the person may read.
+        """
+        principals = search.query.restriction.principals
         if self._find_shown is None or not found or search.is_unchecked:
             return {}
         now = asyncio.get_running_loop().time()
         if now < self._checks_after:
             return self._unchecked(search, "another query has just waited in vain")
-        checked = await within(_CHECK_BUDGET, self._find_shown(found))
+        checked = await within(_CHECK_BUDGET, self._find_shown(found, principals))
         if isinstance(checked, SkippedStep):
             self._checks_after = now + _CHECK_PAUSE_SECONDS
             return self._unchecked(search, checked.reason)
         return checked
 
     def _unchecked(self, search: _Search, reason: str) -> Mapping[UUID, ShownVersion]:
+        if search.query.restriction.principals is not None:
+            raise Unavailable(f"The ledger could not say what this person may read: {reason}.", component="ledger")
         search.is_unchecked = True
         search.trace.skip("check", f"the ledger could not say which versions are current: {reason}")
         log.warning(

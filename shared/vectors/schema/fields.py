@@ -29,6 +29,7 @@ from shared.domain.corpus.filterable import (
 )
 
 TERMS = "terms"
+READABLE_BY = "readable_by"
 BOUNDS = frozenset({"gt", "gte", "lt", "lte"})
 _OF_TERMS: frozenset[FieldType] = frozenset({"keyword", "integer", "bool"})
 _LISTED: frozenset[FieldType] = frozenset({"keyword", "integer"})  # limit of `any` and `none`

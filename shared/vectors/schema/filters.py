@@ -28,11 +28,12 @@ from itertools import repeat
 from typing import Any
 from uuid import UUID
 
+from shared.domain.access.restriction import UNRESTRICTED, Restriction
 from shared.domain.corpus.filterable import FilterableField
 from shared.domain.corpus.index_location import IndexLocation, index_location_of
 from shared.domain.errors import InvalidInput
 from shared.domain.text.unicode_form import composed
-from shared.vectors.schema.fields import BOUNDS, indexed_condition
+from shared.vectors.schema.fields import BOUNDS, READABLE_BY, indexed_condition
 from shared.vectors.schema.groups import KINDS, PointKind, group
 
 _FORMS = "a value, {any: [...]}, {none: [...]}, {gt, gte, lt, lte: number or date}, {text: '...'} or {exists: true}"
@@ -119,7 +120,7 @@ def caller_conditions(
     metadata: object | None,
     document_ids: Sequence[UUID] | None,
     fields: tuple[FilterableField, ...] = (),
-    required: object | None = None,
+    restriction: Restriction = UNRESTRICTED,
 ) -> list[Condition]:
     """Check a caller's filter and list of documents, and convert them to conditions that must all hold.
 
@@ -127,16 +128,18 @@ def caller_conditions(
         metadata: the filter.
         document_ids: allowed documents; None for all.
         fields: fields declared by the collection.
-        required: filter of the caller's key.
+        restriction: the part of the documents that the caller can find.
 
     Raises:
         InvalidInput: a filter is malformed; `field` names the part to change.
     """
-    given = (each for each in (required, metadata) if each is not None)
+    given = (each for each in (restriction.filter, metadata) if each is not None)
     conditions = [condition for each in given for condition in metadata_conditions(each, fields)]
     if document_ids is not None:
         ids = [str(document_id) for document_id in document_ids]
         conditions.append(_any_of("document_id", ids))
+    if restriction.principals is not None:
+        conditions.append(_any_of(READABLE_BY, restriction.principals))
     return conditions
 
 

@@ -22,6 +22,7 @@ REQUIRED: Mapping[str, Schema] = {
     "tenant": _KEYWORD,
     "document_id": _KEYWORD,
     "chunk_id": _KEYWORD,
+    fields.READABLE_BY: _KEYWORD,
     "version": _INTEGER,
     "token": _INTEGER,
     "hidden": {"type": "bool", "enable_hnsw": False},

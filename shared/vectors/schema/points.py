@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from shared.domain.access.persons import NOBODY_NAMED
 from shared.domain.corpus.chunks import ChunkContent, ChunkContext
 from shared.domain.corpus.filterable import FilterableField
 from shared.domain.corpus.ids import accepted_point_id, chunk_point_id, question_point_id
@@ -23,7 +24,7 @@ from shared.domain.corpus.index_location import IndexLocation
 from shared.domain.corpus.questions import AcceptedQuestion
 from shared.domain.text.bm25 import document_vector
 from shared.domain.vectors import Vectors
-from shared.vectors.schema.fields import indexed_values
+from shared.vectors.schema.fields import READABLE_BY, indexed_values
 from shared.vectors.schema.groups import group
 
 EXTENDED = "extended"  # marks a text's point whose vector includes more than the text and cannot be reused for it
@@ -55,6 +56,7 @@ class PointContext:
         document_id: id of the document's row.
         public_id: the document's public id; None: the same.
         token: fencing token of the claim that writes the points.
+        readable_by: who reads the document, as it is stored: see `shared.domain.access.persons`.
         filterable: metadata fields declared by its collection.
     """
 
@@ -69,6 +71,7 @@ class PointContext:
     public_id: UUID | None = None
     filename: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    readable_by: Sequence[str] = NOBODY_NAMED
     filterable: tuple[FilterableField, ...] = ()
     hidden: bool = False
 
@@ -105,6 +108,7 @@ def points_of(
         "version": context.version,
         "token": context.token,
         "metadata": context.metadata,
+        READABLE_BY: list(context.readable_by),
         **indexed_values(context.filterable, context.metadata),
     }
     if context.hidden:

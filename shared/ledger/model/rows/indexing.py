@@ -27,6 +27,7 @@ def chunk_to_index(row: Row) -> ChunkToIndex:
         external_id=row["external_id"],
         filename=row["filename"],
         metadata=row["metadata"],
+        readable_by=tuple(row["readable_by"]),
         ordinal=row["ordinal"],
         content=ChunkContent.from_json(row["content"]),
         hidden=row["hidden"],

@@ -195,6 +195,7 @@ CREATE TABLE document_versions (
     title text,
     media_type text,
     metadata jsonb NOT NULL DEFAULT '{}'::jsonb,
+    readable_by text[] NOT NULL DEFAULT '{unset}',  -- who reads it: see `shared/domain/access/persons.py`
     ready_questions jsonb,  -- ready-made questions, which replace generation
     upload text NOT NULL,  -- name of the stored object, or PACK#OFFSET,LENGTH
     size_bytes bigint NOT NULL,

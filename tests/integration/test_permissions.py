@@ -1,0 +1,234 @@
+"""Each person finds what that person may read: by the readers of documents, in Qdrant and in the ledger."""
+
+import pytest
+
+from shared.domain.access.persons import UNSET
+from shared.ledger.documents.descriptions import Descriptions
+from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.planted import guards
+
+KEY = as_tenant("alice")
+ADA, BOB, EVE = "ada@example.org", "bob@example.org", "eve@example.org"
+QUESTION = "When does the harbour open?"
+
+
+def person(user, *groups):
+    return KEY | {"x-foreask-user": user, "x-foreask-groups": ",".join(groups)}
+
+
+@pytest.fixture
+async def client(services, settings, provider):
+    async with calling(with_keys(settings), services) as client:
+        yield client
+
+
+async def upload(client, name, **more):
+    body = {
+        "text": f"# {name}\n\nThe harbour opens at seven. The keeper of {name} is Ada.",
+        "external_id": name,
+        **more,
+    }
+    reply = await client.post("/v1/documents", json=body, headers=KEY)
+    return reply.raise_for_status().json()["id"]
+
+
+async def found(client, headers, **more):
+    body = {"question": QUESTION, "top_k": 50, **more}
+    reply = await client.post("/v1/retrieve", json=body, headers=headers)
+    return {chunk["external_id"] for chunk in reply.raise_for_status().json()["chunks"]}
+
+
+async def listed(client, headers):
+    reply = await client.get("/v1/documents", headers=headers)
+    return {item["external_id"] for item in reply.raise_for_status().json()["items"]}
+
+
+async def change(client, document, readers):
+    reply = await client.patch(f"/v1/documents/{document}", json={"readable_by": readers}, headers=KEY)
+    assert reply.raise_for_status().json()["readable_by"] == readers
+
+
+@pytest.fixture
+async def documents(client, services):
+    ids = {
+        "public": await upload(client, "public", readable_by=["everyone"]),
+        "unset": await upload(client, "unset"),
+        "legal": await upload(client, "legal", readable_by=["group:legal", f"user:{BOB}"]),
+        "ada": await upload(client, "ada", readable_by=[f"user:{ADA}"]),
+        "nobody": await upload(client, "nobody", readable_by=[]),
+    }
+    await work(services)
+    return ids
+
+
+@guards(
+    "shared/vectors/schema/filters.py",
+    "    if restriction.principals is not None:",
+    "    if False:",
+    means="the search ranks documents that the person may not read, and relies on the ledger alone",
+    case="chunks",
+)
+@guards(
+    "shared/ledger/documents/listing.py",
+    '"principals": None if wanted.principals is None else list(wanted.principals),',
+    '"principals": None,',
+    means="the list of documents shows a person every document",
+)
+async def test_person_finds_and_lists_only_readable_documents(client, documents):
+    everything = {"public", "unset", "legal", "ada", "nobody"}
+    for headers, expected in [
+        (KEY, everything),
+        (person(EVE), {"public", "unset"}),
+        (person(ADA), {"public", "unset", "ada"}),
+        (person(ADA, "legal", "hr"), {"public", "unset", "ada", "legal"}),
+        (person(BOB), {"public", "unset", "legal"}),
+        (person("group:legal"), {"public", "unset"}),
+        (person("*"), {"public", "unset"}),
+        (person(UNSET, UNSET, "everyone"), {"public", "unset"}),
+    ]:
+        assert await found(client, headers) == await listed(client, headers) == expected
+
+
+async def test_hidden_documents_do_not_shrink_the_result(client, documents, services):
+    for number in range(12):
+        await upload(client, f"secret {number}", readable_by=["group:board"])
+    await work(services)
+
+    assert await found(client, person(EVE), top_k=2) == {"public", "unset"}
+
+
+async def test_documents_without_readers_can_be_closed(services, settings, provider):
+    closed = with_keys(settings).model_copy(update={"readable_by_default": "nobody"})
+    async with calling(closed, services) as client:
+        await upload(client, "unset")
+        await upload(client, "public", readable_by=["everyone"])
+        await work(services)
+
+        assert await found(client, person(EVE)) == await listed(client, person(EVE)) == {"public"}
+
+
+@guards(
+    "shared/ledger/documents/documents.py",
+    "    if principals is None:\n        return True",
+    "    return True",
+    means="a person who knows an id reads any document",
+)
+async def test_hidden_document_is_answered_like_an_unknown_one(client, documents):
+    secret, chunk = documents["ada"], None
+    listed = await client.get(f"/v1/documents/{secret}/chunks", headers=person(ADA))
+    chunk = listed.raise_for_status().json()["items"][0]["id"]
+    for path in (
+        "",
+        "/chunks",
+        f"/chunks?around={chunk}",
+        "/content",
+        "/content?version=live",
+        "/text",
+        "/pages/1/image",
+    ):
+        unknown = "00000000-0000-4000-8000-000000000000"
+        hidden = await client.get(f"/v1/documents/{secret}{path}", headers=person(EVE))
+        missing = await client.get(f"/v1/documents/{unknown}{path}", headers=person(EVE))
+        assert hidden.status_code == missing.status_code == 404, path
+        assert hidden.json()["detail"] == missing.json()["detail"].replace(unknown, secret)
+    assert (await client.get(f"/v1/chunks/{chunk}", headers=person(EVE))).status_code == 404
+    assert (await client.get(f"/v1/chunks/{chunk}", headers=person(ADA))).status_code == 200
+
+
+@guards(
+    "shared/query/retrieve/retriever.py",
+    "self._find_shown(found, principals)",
+    "self._find_shown(found, None)",
+    means="until Qdrant is updated, a person finds a document whose readers were changed",
+)
+async def test_changed_readers_hold_for_the_next_query(client, documents, services, monkeypatch):
+    monkeypatch.setattr(Descriptions, "claim", lambda *_: _nothing())  # Qdrant is not updated
+
+    await change(client, documents["legal"], [f"user:{EVE}"])
+    await change(client, documents["public"], [f"user:{ADA}"])
+
+    assert await found(client, person(BOB, "legal")) == {"unset"}
+    monkeypatch.undo()
+    await change(client, documents["legal"], ["group:new", f"user:{EVE}"])
+    assert await found(client, person(EVE)) == {"unset", "legal"}
+    assert await found(client, person(BOB, "new")) == {"unset", "legal"}
+
+
+async def _nothing():
+    return []
+
+
+async def test_change_of_readers_costs_nothing(client, documents, services, provider):
+    before = provider.stats()
+
+    await change(client, documents["ada"], ["group:hr"])
+    await work(services)
+
+    assert provider.stats() == before
+    assert await found(client, person(EVE, "hr")) == {"public", "unset", "ada"}
+
+
+async def test_same_upload_with_other_readers_only_changes_them(client, documents, services):
+    before = (await client.get(f"/v1/documents/{documents['ada']}", headers=KEY)).json()
+
+    await upload(client, "ada", readable_by=["group:hr"])
+    await upload(client, "legal")  # names none: as before
+    await work(services)
+
+    after = (await client.get(f"/v1/documents/{documents['ada']}", headers=KEY)).json()
+    assert (after["version"], after["readable_by"]) == (before["version"], ["group:hr"])
+    assert await found(client, person(EVE, "hr")) == {"public", "unset", "ada"}
+    assert "legal" in await found(client, person(BOB))
+
+
+@guards(
+    "shared/ledger/documents/descriptions.sql",
+    "    WHEN 'everyone' = ANY(CAST(:readable_by AS text[])) THEN readable_by\n",
+    "",
+    means="nobody finds a document from the upload of a public edit until it is complete",
+)
+async def test_edit_keeps_old_readers_until_it_is_live(client, documents, services):
+    for name, readers in (("legal", ["everyone"]), ("public", ["group:legal"]), ("unset", ["group:legal"])):
+        await upload(client, name, readable_by=readers, title="Second edition")
+
+    assert await found(client, person(EVE)) == set()
+    assert await found(client, person(BOB, "legal")) == {"legal", "public", "unset"}
+    await work(services)
+    assert await found(client, person(EVE)) == {"legal"}
+    assert await found(client, person(BOB, "legal")) == {"legal", "public", "unset"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "detail"),
+    [
+        ({"x-foreask-groups": "legal"}, 422, "Send X-Foreask-User once"),
+        ({"x-foreask-user": " "}, 422, "1 to 256 characters"),
+        ({"x-foreask-user": "%ff"}, 422, "percent-encoded UTF-8"),
+        ({"x-foreask-user": "ada", "x-foreask-groups": ",".join(map(str, range(1_001)))}, 403, "1,001 groups"),
+        ({"x-foreask-user": "%0a"}, 422, "without control characters"),
+    ],
+)
+async def test_malformed_person_is_refused(client, headers, status, detail):
+    reply = await client.get("/v1/documents", headers=KEY | headers)
+
+    assert reply.status_code == status
+    assert detail in reply.json()["detail"]
+
+
+async def test_person_needs_a_key_that_delegates(client, documents):
+    async def made(*scopes):
+        body = {"name": "-".join(scopes), "scopes": scopes}
+        reply = await client.post("/v1/keys", json=body, headers=KEY)
+        return {"authorization": f"Bearer {reply.raise_for_status().json()['key']}"}
+
+    plain, delegating = await made("ask", "read"), await made("ask", "read", "delegate")
+    named = {"x-foreask-user": ADA}
+
+    refused = await client.get("/v1/documents", headers=plain | named)
+    assert (refused.status_code, "scope 'delegate'" in refused.json()["detail"]) == (403, True)
+    unnamed = await client.get("/v1/documents", headers=delegating)
+    assert (unnamed.status_code, "name one with" in unnamed.json()["detail"]) == (403, True)
+    twice = [*delegating.items(), ("x-foreask-user", ADA), ("x-foreask-user", EVE)]
+    assert (await client.get("/v1/documents", headers=twice)).status_code == 422
+    assert await found(client, delegating | named) == {"public", "unset", "ada"}
+    assert (await client.get("/v1/jobs", headers=delegating | named)).status_code == 403
