@@ -82,12 +82,6 @@ async def test_person_finds_and_lists_only_readable_documents(client, documents)
         assert await found(client, headers) == await listed(client, headers) == expected
 
 
-@guards(
-    "shared/vectors/schema/filters.py",
-    "    if restriction.principals is not None:",
-    "    if False:",
-    means="the search ranks documents that the person may not read, and relies on the ledger alone",
-)
 async def test_hidden_documents_do_not_shrink_the_result(client, documents, services):
     for number in range(12):
         await upload(client, f"secret {number}", readable_by=["group:board"])

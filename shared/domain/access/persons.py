@@ -7,6 +7,7 @@ They are compared exactly, in the composed form of Unicode: an unequal case admi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ NOBODY_NAMED = (UNSET,)
 MOST_READERS = 500  # of a document: they are part of each of its points
 MOST_GROUPS = 1_000  # of a person: they are part of each search
 MOST_CHARS = 256  # of a name
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _KINDS = ("user:", "group:")
 _FORMS = "`everyone`, `user:NAME` or `group:NAME`"
 
@@ -95,8 +97,7 @@ def _reader(name: str) -> str:
         return name
     kind = next((kind for kind in _KINDS if name.startswith(kind)), None)
     if kind is None:
-        shown = f"'{name[:50]}'" if name.isprintable() else "a name with control characters"
-        raise InvalidInput(f"A reader is {_FORMS}, not {shown}.", field="readable_by")
+        raise InvalidInput(f"A reader is {_FORMS}, not {name[:50]!r}.", field="readable_by")
     try:
         return kind + _name(name.removeprefix(kind))
     except InvalidInput as error:
@@ -110,7 +111,7 @@ def _name(name: str) -> str:
         InvalidInput: it is empty, too long, or has control characters.
     """
     name = composed(name)
-    if not name.strip() or len(name) > MOST_CHARS or not name.isprintable():
+    if not name.strip() or len(name) > MOST_CHARS or _CONTROL.search(name):
         raise InvalidInput(
             f"The name of a user or a group has 1 to {MOST_CHARS} characters, without control characters."
         )
