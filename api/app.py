@@ -46,6 +46,7 @@ from shared.http import openapi, problems
 from shared.http.access import auth
 from shared.http.access.collection_cache import CollectionCache
 from shared.http.access.key_cache import KeyCache
+from shared.http.access.person_log import PersonLog
 from shared.http.access.query_budgets import QueryBudgets
 from shared.http.access.quotas import Quotas
 from shared.http.feature_routes import UndescribedEndpoint
@@ -58,6 +59,7 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.model.collections import Collections
 from shared.ledger.tenants.keys import Keys
+from shared.ledger.tenants.persons import Persons
 from shared.process.telemetry import metrics, traces
 from shared.services import build
 from shared.services.api import ApiServices
@@ -222,6 +224,7 @@ async def _lifespan(
         await state.query_log.aclose()
         await state.query_budgets.aclose()
         await state.key_cache.aclose()
+        await state.person_log.aclose()
 
 
 def _state(settings: Settings, services: ApiServices, shutdown: Shutdown) -> ApiState:
@@ -236,6 +239,7 @@ def _state(settings: Settings, services: ApiServices, shutdown: Shutdown) -> Api
             most=lambda tenant: settings.limits_of(tenant).collections,
         ),
         key_cache=KeyCache(ledger[Keys]),
+        person_log=PersonLog(ledger[Persons]),
         quotas=Quotas(settings, services.tenant_use, ledger[Documents]),
         query_budgets=QueryBudgets(settings, services.tenant_use, partial(price, settings)),
         query_log=QueryLogWriter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from features.access.routes import ACCESS_ROUTES
 from features.audit_log.routes import AUDIT_LOG_ROUTES
 from features.builds.routes import BUILD_ROUTES
 from features.conversations.routes import CONVERSATION_ROUTES
@@ -21,6 +22,7 @@ from features.webhooks.routes import WEBHOOK_ROUTES
 from shared.http.feature_routes import FeatureRoutes
 
 FEATURE_ROUTES: tuple[FeatureRoutes, ...] = (
+    ACCESS_ROUTES,
     AUDIT_LOG_ROUTES,
     BUILD_ROUTES,
     CONVERSATION_ROUTES,

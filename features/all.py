@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from features.access.feature import ACCESS
 from features.audit_log.feature import AUDIT_LOG
 from features.builds.feature import BUILDS
 from features.conversations.feature import CONVERSATIONS
@@ -16,6 +17,7 @@ from features.webhooks.feature import WEBHOOKS
 from shared.services.features import Feature
 
 FEATURES: tuple[Feature, ...] = (
+    ACCESS,
     AUDIT_LOG,
     BUILDS,
     CONVERSATIONS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -28,6 +29,7 @@ from api.schemas.documents import (
 )
 from api.submission import batch, submission
 from api.submission.lanes import LaneName, lane_of
+from shared.domain.access.persons import NOBODY_NAMED, UNSET, readers_of
 from shared.domain.corpus.documents import Document
 from shared.domain.errors import NotFound, Transient
 from shared.domain.states import DocumentState
@@ -45,6 +47,7 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import DocumentFilter, ListPosition, Order
 from shared.ledger.model import states
 from shared.ledger.model.collections import Collections
+from shared.ledger.tenants.persons import NOBODY
 from shared.maintenance.descriptions import update_now
 
 _MOST_IDS = 100  # per request: proxies accept addresses of up to 8 KB
@@ -61,6 +64,7 @@ _WORDS = "Prefixes of words in the title, the filename or the external id; case 
 _LANES_OF_LINES = (
     "`interactive` precedes `bulk`; `batch`: the questions are generated within a day through the model's batch API"
 )
+_READ_BY = "Only documents that name this reader; `unset`: that name none; `nobody`: that no person reads"
 _SORTS = "`updated`: latest change first; `name`: by external id; `state`: failed, then in progress, then finished"
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"], route_class=StrictRoute)
@@ -163,6 +167,7 @@ async def page(
     outdated: Annotated[bool, Query(description=_OUTDATED)] = False,
     job: Annotated[UUID | None, Query(description=_OF_JOB)] = None,
     reason: Annotated[Reason | None, Query(description=_WITH_REASON)] = None,
+    readable_by: Annotated[str | None, Query(min_length=1, max_length=300, description=_READ_BY)] = None,
     metadata: Annotated[bool, Query(description="Whether to return the metadata of the documents")] = True,
     count: Annotated[bool, Query(description="Whether to count the documents that `q` finds")] = False,
     limit: paging.Limit = 50,
@@ -181,6 +186,7 @@ async def page(
         job=job,
         reason=reason,
         principals=caller.principals,
+        readable_by=_readers_named(readable_by),
     )
     after = paging.read_cursor(cursor, partial(_read_position, sort))
     rows = await services.ledger[Documents].page(
@@ -264,6 +270,13 @@ async def retry(document_id: UUID, tenant: Writer, services: ServicesDep) -> Res
     else:
         services.wakeups.wake("generate", "index")
     return JsonReply(DocumentView.of(document, services.settings), 202)
+
+
+def _readers_named(reader: str | None) -> Sequence[str] | None:
+    """Return the readers of listed documents, as they are stored; None for any."""
+    if reader is None or reader == UNSET:
+        return reader and NOBODY_NAMED
+    return () if reader == NOBODY else readers_of([reader])
 
 
 def _position_of(order: Order, document: Document) -> list[str]:

@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 
 from shared.http.access.collection_cache import CollectionCache
 from shared.http.access.key_cache import KeyCache
+from shared.http.access.person_log import PersonLog
 from shared.http.access.query_budgets import QueryBudgets
 from shared.http.access.quotas import Quotas
 from shared.http.queries.query_log import QueryLogWriter
@@ -31,6 +32,7 @@ class HttpState:
     services: ApiServices
     collection_cache: CollectionCache
     key_cache: KeyCache
+    person_log: PersonLog
     quotas: Quotas
     query_budgets: QueryBudgets
     sizes: CollectionSizes

@@ -307,7 +307,7 @@ async def test_key_lists_its_tenant_and_rights(client, keyed):
     assert (asker.chat, asker.embedding) == (keyed.llm_model, keyed.embedding_model)
     assert asker.limits.upload_bytes == keyed.max_upload_bytes
     manager = MeView.model_validate_json((await client.get("/v1/me", headers=MANAGER)).content)
-    assert (manager.scopes, manager.estimates) == (["ask", "feedback", "manage", "read", "write"], True)
+    assert (manager.scopes, manager.estimates) == (["ask", "delegate", "feedback", "manage", "read", "write"], True)
     operator = MeView.model_validate_json((await client.get("/v1/me", headers=OPERATORS)).content)
     assert (operator.tenant, operator.scopes) == (None, ["operator"])
 

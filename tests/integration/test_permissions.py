@@ -6,6 +6,7 @@ from shared.domain.access.persons import UNSET
 from shared.ledger.documents.descriptions import Descriptions
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.planted import guards
+from tests.support.waiting import eventually
 
 KEY = as_tenant("alice")
 ADA, BOB, EVE = "ada@example.org", "bob@example.org", "eve@example.org"
@@ -225,3 +226,77 @@ async def test_person_needs_a_key_that_delegates(client, documents):
     assert (await client.get("/v1/documents", headers=twice)).status_code == 422
     assert await found(client, delegating | named) == {"public", "unset", "ada"}
     assert (await client.get("/v1/jobs", headers=delegating | named)).status_code == 403
+
+
+@guards(
+    "shared/http/access/auth.py",
+    "        await person_log.view(holder.actor, holder.tenant, person)\n",
+    "        pass\n",
+    means="nobody learns that a manager has viewed the documents of another person",
+)
+async def test_manager_who_views_as_a_person_is_recorded(client, documents):
+    for _ in range(3):
+        await found(client, person(ADA, "legal"))
+    await found(client, person(BOB))
+
+    reply = await client.get("/v1/audit?object=person", headers=KEY)
+    entries = reply.raise_for_status().json()["items"]
+    assert [(each["action"], each["object_name"]) for each in entries] == [("view as", BOB), ("view as", ADA)]
+    assert entries[1]["changes"]["groups"]["after"] == ["legal"]
+    assert entries[0]["actor"]["name"].startswith("settings:")
+
+
+async def test_check_says_why_a_person_reads_a_document(client, documents, services, settings):
+    async def checked(document, user, *groups, client=client):
+        body = {"user": user, "groups": groups, "document_id": documents[document]}
+        reply = await client.post("/v1/access-checks", json=body, headers=KEY)
+        result = reply.raise_for_status().json()
+        assert result["readable"] == (document in await found(client, person(user, *groups)))
+        return result["reason"]
+
+    assert await checked("legal", ADA, "hr", "legal") == (
+        "ada@example.org reads the document, because it names the group 'legal'."
+    )
+    assert await checked("legal", EVE, "hr") == (
+        "eve@example.org, with the groups hr, does not read the document: it names the group 'legal', the user"
+        " 'bob@example.org'."
+    )
+    assert await checked("public", EVE) == "eve@example.org reads the document, because it names everyone."
+    assert "list of readers is empty" in await checked("nobody", EVE)
+    assert "names no readers, and FOREASK_READABLE_BY_DEFAULT is everyone" in await checked("unset", EVE)
+    closed = with_keys(settings).model_copy(update={"readable_by_default": "nobody"})
+    async with calling(closed, services) as other:
+        assert "does not read the document: it names no readers" in await checked("unset", EVE, client=other)
+
+
+async def test_review_counts_readers_and_unknown_groups(client, documents):
+    await upload(client, "typo", readable_by=["group:lega"])
+    await found(client, person(ADA, "legal"))
+
+    async def reviewed():
+        reply = await client.get("/v1/access-review", headers=KEY)
+        return {each["reader"]: each for each in reply.raise_for_status().json()["items"]}
+
+    async def is_seen():
+        return (await reviewed())["group:legal"]["seen_at"] is not None
+
+    await eventually(is_seen)
+    readers = await reviewed()
+    assert {reader: each["documents"] for reader, each in readers.items()} == {
+        "everyone": 1,
+        "unset": 1,
+        "nobody": 1,
+        "group:legal": 1,
+        "group:lega": 1,
+        f"user:{ADA}": 1,
+        f"user:{BOB}": 1,
+    }
+    assert readers["group:lega"]["seen_at"] is None
+    for reader, expected in (
+        ("unset", "unset"),
+        ("nobody", "nobody"),
+        ("group:legal", "legal"),
+        ("everyone", "public"),
+    ):
+        reply = await client.get("/v1/documents", params={"readable_by": reader}, headers=KEY)
+        assert [item["external_id"] for item in reply.raise_for_status().json()["items"]] == [expected]

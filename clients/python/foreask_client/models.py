@@ -441,8 +441,9 @@ class AuditEntry(Model):
 
     Attributes:
         action: `create`, `change`, `delete`; `revoke` (key), `enable` (webhook), `remove` and `approve` (source),
-            `start`, `pause`, `resume`, `switch` and `cancel` (build), `erase` (collection, document, tenant).
-        object: `key`, `budget`, `webhook`, `collection`, `build`, `source`, `document`, `tenant` or `gap`.
+            `start`, `pause`, `resume`, `switch` and `cancel` (build), `erase` (collection, document, tenant), `view as`
+            (person).
+        object: `key`, `budget`, `webhook`, `collection`, `build`, `source`, `document`, `tenant`, `gap` or `person`.
         object_name: name of the object; the erasure's id for an erased document or tenant.
         changes: changed fields, without secrets and contents.
         tenant: tenant of the object; None for operators' keys and erasures of tenants.

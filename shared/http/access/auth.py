@@ -24,6 +24,7 @@ from shared.domain.access.persons import Person, person_of
 from shared.domain.access.restriction import Restriction
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
 from shared.http.access.key_cache import KeyCache
+from shared.http.access.person_log import PersonLog
 from shared.http.access.query_budgets import QueryBudgets
 from shared.http.access.quotas import Quotas
 from shared.http.concurrency import Slot
@@ -101,6 +102,8 @@ class _AccessState(Protocol):
     def quotas(self) -> Quotas: ...
     @property
     def query_budgets(self) -> QueryBudgets: ...
+    @property
+    def person_log(self) -> PersonLog: ...
 
 
 def require_safe(settings: Settings) -> None:
@@ -362,15 +365,16 @@ async def require_still_valid(request: Request) -> None:
 
 
 async def _authenticate(request: Request, password: str | None = None) -> Caller:
-    return _on_behalf(request, await _holder(request, password))
+    return await _on_behalf(request, await _holder(request, password))
 
 
-def _on_behalf(request: Request, holder: Caller) -> Caller:
+async def _on_behalf(request: Request, holder: Caller) -> Caller:
     """Return the person whom the holder of a key names, with the rights of both.
 
     Raises:
         Forbidden: the key may not name a person, or has to.
         InvalidInput: the person's names are malformed.
+        Unavailable: the ledger cannot record that a manager views documents as a person.
     """
     users, groups = (request.headers.getlist(header) for header in (_USER, _GROUPS))
     may_delegate = Scope.DELEGATE in holder.scopes
@@ -384,6 +388,10 @@ def _on_behalf(request: Request, holder: Caller) -> Caller:
         raise InvalidInput("Send X-Foreask-User once, and X-Foreask-Groups at most once, with commas between groups.")
     person = person_of(_decoded(users[0]), [_decoded(group) for group in "".join(groups).split(",") if group.strip()])
     principals = person.principals(reads_unset=_state(request).settings.readable_by_default == "everyone")
+    person_log = _state(request).person_log
+    person_log.see(holder.tenant, person)
+    if Scope.MANAGE in holder.scopes:
+        await person_log.view(holder.actor, holder.tenant, person)
     return replace(holder, scopes=holder.scopes & PERSON_SCOPES, person=person, principals=principals)
 
 

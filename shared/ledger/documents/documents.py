@@ -107,6 +107,15 @@ class PagePicture:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionReaders:
+    """The readers of a version of a document, as they are stored; `is_live`: queries see it."""
+
+    version: int
+    is_live: bool
+    readable_by: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class StoredVersion:
     """A version of a document, and the name of its bytes."""
 
@@ -306,6 +315,17 @@ class Documents:
         if page is None or page["picture"] is None:
             raise NotFound(_no_picture(number, page), field="number")
         return PagePicture(page["picture"], page["key"].hex())
+
+    async def readers(self, tenant: str, document_id: UUID) -> Sequence[VersionReaders]:
+        """Return the readers of a document's live and newest version, the newest first.
+
+        Raises:
+            NotFound: the tenant has no document of that id.
+        """
+        rows = await self._database.rows(SQL.readers_of_versions, {"id": document_id, "tenant": tenant})
+        if not rows:
+            raise _not_found(document_id)
+        return [VersionReaders(**row) for row in rows]
 
     async def newest_uploads(self, document_ids: Sequence[UUID]) -> dict[UUID, str]:
         """Return the names of the bytes of documents' newest versions; deleted documents are missing."""

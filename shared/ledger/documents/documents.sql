@@ -7,6 +7,14 @@ WHERE d.public_id = :id AND d.tenant = :tenant AND {exists:d} AND {is_live:l} FO
 SELECT upload, size_bytes, filename, media_type FROM document_versions
 WHERE document_id = :id AND version = :version
 
+-- name: readers_of_versions
+-- Read who reads the live and the newest version of a document, the newest first.
+SELECT v.version, v.version IS NOT DISTINCT FROM d.live_version AS is_live, v.readable_by
+FROM documents d JOIN collections l ON l.id = d.collection_id
+JOIN document_versions v ON v.document_id = d.id AND v.version IN (d.version, d.live_version)
+WHERE d.public_id = :id AND d.tenant = :tenant AND {exists:d} AND {is_live:l}
+ORDER BY v.version DESC
+
 -- name: readers
 -- Read who reads one version.
 SELECT readable_by FROM document_versions WHERE document_id = :id AND version = :version

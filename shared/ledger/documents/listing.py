@@ -61,6 +61,10 @@ _CONDITIONS = {
     " AND (CAST(:reason AS text) IS NULL OR {fails_with})"
     " AND (CAST(:principals AS text[]) IS NULL OR EXISTS (SELECT 1 FROM document_versions r"
     " WHERE r.document_id = d.id AND r.version = d.version AND r.readable_by && CAST(:principals AS text[])))"
+    " AND (CAST(:readable_by AS text[]) IS NULL OR EXISTS (SELECT 1 FROM document_versions r"
+    " WHERE r.document_id = d.id AND r.version = d.version AND"
+    " CASE WHEN CAST(:readable_by AS text[]) = '{}' THEN r.readable_by = '{}'"
+    " ELSE r.readable_by @> CAST(:readable_by AS text[]) END))"
     " AND (NOT CAST(:outdated AS boolean)"
     " OR {FINAL_DOCUMENTS:d} AND (d.reader = ANY(CAST(:readers AS text[]))) IS NOT TRUE)",
 }
@@ -126,6 +130,7 @@ class DocumentFilter:
         job: job that changed them last.
         reason: reason of a failure, of the document, or of a page or a chunk of it.
         principals: the readers that a person matches; the newest versions of listed documents name one of them.
+        readable_by: readers that their newest versions name; an empty list for documents that no person reads.
     """
 
     ids: Sequence[UUID] | None = None
@@ -137,6 +142,7 @@ class DocumentFilter:
     job: UUID | None = None
     reason: str | None = None
     principals: Sequence[str] | None = None
+    readable_by: Sequence[str] | None = None
 
     @property
     def states(self) -> Sequence[DocumentState]:
@@ -204,6 +210,7 @@ def parameters_of(
         "outdated": wanted.outdated,
         "job": wanted.job,
         "reason": wanted.reason,
+        "readable_by": None if wanted.readable_by is None else list(wanted.readable_by),
         "principals": None if wanted.principals is None else list(wanted.principals),
         "readers": list(readers.CURRENT),
         "states": list(states_),

@@ -1362,6 +1362,14 @@ CREATE UNIQUE INDEX uq_api_keys_name ON api_keys (tenant, name) WHERE revoked_at
 
 CREATE INDEX ix_api_keys_list ON api_keys (tenant, created_at, id);
 
+-- Groups that persons had lately: a reader of documents that nobody has is probably a mistake.
+CREATE TABLE groups_seen (
+    tenant text NOT NULL,
+    name text NOT NULL,
+    seen_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT pk_groups_seen PRIMARY KEY (tenant, name)
+);
+
 -- Changes that people make to keys, budgets, webhooks, collections, builds, sources and gaps, and their
 -- erasures. Triggers write it in the transaction of the change, if that names an author: see
 -- `shared/ledger/postgres/actors.py`.

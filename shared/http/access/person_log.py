@@ -1,0 +1,90 @@
+"""What is recorded of persons: that a manager views documents as one, and which groups they have."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from shared.domain.access.actors import Actor
+from shared.domain.access.persons import Person
+from shared.domain.errors import ForeaskError
+from shared.ledger.postgres import actors
+from shared.ledger.tenants.persons import Persons
+
+_SECONDS = 3_600.0
+_MOST = 50_000
+_TIMEOUT_SECONDS = 2.0  # of recording the last groups at exit
+
+log = structlog.get_logger()
+
+
+class PersonLog:
+    """Records each fact at most once an hour in each process.
+
+    Args:
+        persons: persons in the ledger.
+        now: clock in monotonic seconds.
+    """
+
+    def __init__(self, persons: Persons, now: Callable[[], float] = time.monotonic) -> None:
+        self._persons = persons
+        self._now = now
+        self._viewed: dict[tuple[Actor, str, Person], float] = {}
+        self._seen: dict[tuple[str, str], float] = {}
+        self._waiting: set[tuple[str, str]] = set()
+        self._recording: asyncio.Task[None] | None = None
+
+    async def view(self, actor: Actor, tenant: str, person: Person) -> None:
+        """Record that a manager views documents as a person, before the first reply.
+
+        Raises:
+            Unavailable: the ledger is unavailable: without a record there is no reply.
+        """
+        if not _is_new(self._viewed, (actor, tenant, person), self._now()):
+            return
+        try:
+            with actors.recorded(actor):
+                await self._persons.record_view(tenant, person)
+        except BaseException:
+            self._viewed.pop((actor, tenant, person), None)
+            raise
+
+    def see(self, tenant: str, person: Person) -> None:
+        """Record the groups of a person in the background."""
+        now = self._now()
+        self._waiting |= {(tenant, group) for group in person.groups if _is_new(self._seen, (tenant, group), now)}
+        if self._waiting and self._recording is None:
+            self._recording = asyncio.create_task(self._record())
+
+    async def aclose(self) -> None:
+        if self._recording is not None:
+            await asyncio.wait({self._recording}, timeout=_TIMEOUT_SECONDS)
+            self._recording.cancel()
+            await asyncio.gather(self._recording, return_exceptions=True)
+
+    async def _record(self) -> None:
+        seen = set[tuple[str, str]]()
+        try:
+            while self._waiting:
+                seen, self._waiting = self._waiting, set()
+                await self._persons.see_groups(seen)
+        except ForeaskError as error:  # the next request of a person with these groups records them
+            for each in seen:
+                self._seen.pop(each, None)
+            log.warning("groups_seen.failed", kind=type(error).__name__)
+        finally:
+            self._recording = None
+
+
+def _is_new(remembered: dict[Any, float], fact: object, now: float) -> bool:
+    """Remember a fact; return whether it was not remembered in the last hour."""
+    if remembered.get(fact, -_SECONDS) > now - _SECONDS:
+        return False
+    if len(remembered) >= _MOST:
+        remembered.clear()
+    remembered[fact] = now
+    return True
