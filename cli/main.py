@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.commands import budgets, check, documents, erase, extensions, keys, points, server, sources, uploads
+from cli.commands import access, budgets, check, documents, erase, extensions, keys, points, server, sources, uploads
 from shared.domain.errors import ForeaskError, NoCollection
 
 NO_COLLECTION = 4  # exit code
@@ -55,6 +55,7 @@ points.register(app)
 keys.register(app)
 sources.register(app)
 budgets.register(app)
+access.register(app)
 erase.register(app)
 extensions.register(app)
 

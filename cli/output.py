@@ -25,7 +25,7 @@ from foreask_client import (
     Withheld,
 )
 from foreask_client import Key as ClientKey
-from foreask_client.models import AcceptedQuestion, AuditEntry, DeadReason, Gap, Json, Model
+from foreask_client.models import AcceptedQuestion, AccessReview, AuditEntry, DeadReason, Gap, Json, Model
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
@@ -454,6 +454,16 @@ def print_audit(console: Console, entries: Iterable[AuditEntry]) -> None:
 def _changed(values: Json) -> str:
     before, after = (json.dumps(values[moment], ensure_ascii=False) for moment in ("before", "after"))
     return after if values["before"] is None else f"{before} -> {after}"
+
+
+def print_readers(console: Console, review: AccessReview) -> None:
+    """Print the number of documents of each reader."""
+    for each in review.items:
+        reads = {"unset": f" ({review.readable_by_default} reads them)", "nobody": " reads"}.get(each.reader, "")
+        unknown = each.reader.startswith("group:") and each.seen_at is None
+        noun = "document" if each.documents == 1 else "documents"
+        mark = "  no person has had this group for 90 days" if unknown else ""
+        say(console, f"{each.documents:>9,} {noun}  {each.reader}{reads}{mark}")
 
 
 def print_keys(console: Console, keys: Iterable[ClientKey | LedgerKey]) -> None:

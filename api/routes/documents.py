@@ -234,8 +234,8 @@ async def get(document_id: UUID, caller: ReadingCaller, services: ServicesDep) -
 async def describe(change: DocumentChange, document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
     """Change a document's title, metadata or readers: no text is embedded and no question generated again.
 
-    Filters and replies use the new values as soon as Qdrant answers; who may not read it any
-    more finds it no longer. BM25 finds the words of another title from the next version on.
+    Filters and replies use the new values as soon as Qdrant answers. Persons who may not read it any more
+    do not find it from the reply on. BM25 finds the words of another title from the next version on.
     """
     title = None if change.title is None else change.title.strip()
     described = await services.ledger[Documents].describe(

@@ -48,7 +48,7 @@ def _readers(value: list[str]) -> list[str]:
 
 
 _READERS = (
-    "Who reads the document: `everyone`, `user:NAME` and `group:NAME`. An empty list: no person. Keys read every one"
+    "Readers of the document: `everyone`, `user:NAME` and `group:NAME`. An empty list: no person. Keys read every one"
 )
 ReadableBy = Annotated[list[str], AfterValidator(_readers)]
 

@@ -32,11 +32,12 @@ MODELS = """
     LoggedPassage PassageSource NearestPassage Resolution Gap CollectionOptions OptionsInForce NumberedState Collection
     Build DeadLetter DeadReason DeadLettersResolved Erasure
     Job Batch Key NewKey Budget TenantLimit RefusedEntry Sync Lookup Source Withheld Webhook Delivery NewWebhook Me
-    LabelledSetSize LabelledSet Evaluation
+    LabelledSetSize LabelledSet Evaluation AccessCheck VersionAccess AccessReview Reader
 """.split()  # noqa: SIM905  a list would have a line for each
 
 # A model with several schemas has the fields of all of them.
 SCHEMAS = {
+    "AccessCheck": ["AccessCheckReply"],
     "Answer": ["QueryReply"],
     "AuditEntry": ["AuditEntryView", "TenantAuditEntryView"],
     "BatchLine": ["BatchResult"],
@@ -57,6 +58,7 @@ DEFAULTS = {
     "DeadLettersResolved.pages": 0,
     "DeadReason.pages": 0,
     "Document.outdated": False,
+    "Document.readable_by": None,
     "Document.pages": 0,
     "Document.pages_read": 0,
     "Document.pages_unread": 0,

@@ -22,7 +22,7 @@ from shared.ledger.model.collections import Collections
 from shared.ledger.tenants.persons import Persons
 
 router = APIRouter(prefix="/v1", tags=["access"], route_class=StrictRoute)
-ACCESS_ROUTES = FeatureRoutes((router,), {"name": "access", "description": "Who reads which documents."})
+ACCESS_ROUTES = FeatureRoutes((router,), {"name": "access", "description": "Readers of documents."})
 
 _MOST_READERS = 1_000
 
@@ -50,10 +50,9 @@ async def review(
     services: ServicesDep,
     collection: Annotated[CollectionName | None, Query(description="Only documents of this collection")] = None,
 ) -> Response:
-    """Count documents by reader: which name none, which nobody reads, and which name a group that nobody has.
+    """Count documents by reader, also those without one, and show when a person last had a group.
 
-    `GET /v1/documents?readable_by=…` lists the documents of a reader. All documents are counted at each request: a
-    million take about two seconds.
+    `GET /v1/documents?readable_by=…` lists the documents of a reader. All documents are counted at each request.
     """
     await services.ledger[Collections].require(tenant, collection)
     found = await services.ledger[Persons].readers(tenant, collection, most=_MOST_READERS)

@@ -65,7 +65,8 @@ class ReaderView(ReplyModel):
     )
     documents: int = Field(description="Number of documents whose newest versions name it")
     seen_at: datetime | None = Field(
-        description="For a group: when a person last had it, at most an hour old; null if nobody has had it for 90 days"
+        description="For a group: when a person last had it, at most an hour old; null if no person has had it for"
+        " 90 days"
     )
 
 

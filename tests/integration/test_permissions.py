@@ -1,10 +1,14 @@
-"""Each person finds what that person may read: by the readers of documents, in Qdrant and in the ledger."""
+"""Persons find only documents that they may read: by the readers of documents, in Qdrant and in the ledger."""
+
+import asyncio
 
 import pytest
+import typer
 
+from cli.commands import access
 from shared.domain.access.persons import UNSET
 from shared.ledger.documents.descriptions import Descriptions
-from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.api import KEYS, as_tenant, calling, serving, with_keys, work
 from tests.support.planted import guards
 from tests.support.waiting import eventually
 
@@ -234,7 +238,7 @@ async def test_person_needs_a_key_that_delegates(client, documents):
     "        pass\n",
     means="nobody learns that a manager has viewed the documents of another person",
 )
-async def test_manager_who_views_as_a_person_is_recorded(client, documents):
+async def test_view_of_manager_as_person_is_recorded(client, documents):
     for _ in range(3):
         await found(client, person(ADA, "legal"))
     await found(client, person(BOB))
@@ -300,3 +304,22 @@ async def test_review_counts_readers_and_unknown_groups(client, documents):
     ):
         reply = await client.get("/v1/documents", params={"readable_by": reader}, headers=KEY)
         assert [item["external_id"] for item in reply.raise_for_status().json()["items"]] == [expected]
+
+
+async def test_commands_change_readers_and_say_why(client, documents, capsys, services, settings):
+    async with serving(with_keys(settings), services) as served:
+        document, key, url = documents["ada"], KEYS["alice"], str(served.base_url)
+        await asyncio.to_thread(access.set_, document, ["group:hr"], url=url, key=key)
+        await asyncio.to_thread(access.why, document, user=EVE, groups=["hr"], url=url, key=key)
+        with pytest.raises(typer.Exit):
+            await asyncio.to_thread(access.why, document, user=ADA, url=url, key=key)
+        await asyncio.to_thread(access.review, url=url, key=key)
+
+    assert [line for line in capsys.readouterr().out.splitlines() if not line.startswith("[info")][:3] == [
+        "ada: group:hr",
+        "eve@example.org reads the document, because it names the group 'hr'.",
+        "ada@example.org, with no groups, does not read the document: it names the group 'hr'.",
+    ]
+    assert await found(client, person(EVE, "hr")) == {"public", "unset", "ada"}
+    with pytest.raises(typer.BadParameter):
+        access.set_(document, ["everyone"], closed=True)

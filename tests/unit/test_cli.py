@@ -59,7 +59,7 @@ COMMANDS = [
         "dead-letters",
         "gaps",
     ),
-    *("accepted-questions", "verify", "eval", "worker", "scheduler", "api", "schema", "keys", "audit"),
+    *("accepted-questions", "verify", "eval", "worker", "scheduler", "api", "schema", "keys", "audit", "access"),
 ]
 
 

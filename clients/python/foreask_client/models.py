@@ -14,6 +14,8 @@ from foreask_client.values import Completeness, Event, Json, KeyScope, Lane, Mod
 
 __all__ = [
     "AcceptedQuestion",
+    "AccessCheck",
+    "AccessReview",
     "Answer",
     "AskedQuestion",
     "AuditEntry",
@@ -61,6 +63,7 @@ __all__ = [
     "PassageSource",
     "QueryMetadata",
     "Question",
+    "Reader",
     "RefusedEntry",
     "Resolution",
     "Retrieval",
@@ -70,6 +73,7 @@ __all__ = [
     "UploadOffer",
     "Usage",
     "Version",
+    "VersionAccess",
     "Webhook",
     "Withheld",
 ]
@@ -128,7 +132,7 @@ class Document(Model):
 
     Attributes:
         metadata: None if it was not requested: in lists with `metadata=false` and in replies to a batch.
-        readable_by: who reads the document: `everyone`, `user:NAME` and `group:NAME`. An empty list: no person. Keys
+        readable_by: readers of the document: `everyone`, `user:NAME` and `group:NAME`. An empty list: no person. Keys
             read every one. None: it names none, and FOREASK_READABLE_BY_DEFAULT decides.
         state: `queued`, `parsing`, `reading`, `indexing`, `searchable`, `ready`, `degraded`, `failed` or `deleting`.
         version: increases with every change of the content.
@@ -1272,3 +1276,61 @@ class Evaluation(Model):
     created_at: datetime
     ended_at: datetime | None = None
     results: Json | None = None
+
+
+class AccessCheck(Model):
+    """Why a person reads a document, or does not.
+
+    Attributes:
+        readable: whether the person's queries find the document; false if none finds it yet.
+        reason: the reason, as a sentence.
+        versions: the live and the newest version, the newest first.
+    """
+
+    readable: bool
+    reason: str
+    versions: list[VersionAccess] = []
+
+
+class VersionAccess(Model):
+    """Whether a person reads a version of a document.
+
+    Attributes:
+        live: whether queries see this version.
+        matches: readers of the version that the person matches.
+        readable_by: readers of the version; None: it names none.
+    """
+
+    version: int
+    live: bool
+    readable: bool
+    matches: list[str] = []
+    readable_by: list[str] | None = None
+
+
+class AccessReview(Model):
+    """Readers of documents, for a review.
+
+    Attributes:
+        readable_by_default: which persons read documents that name no readers: FOREASK_READABLE_BY_DEFAULT. Values:
+            `everyone`, `nobody`.
+        items: `everyone`, `unset` and `nobody`, then up to 1,000 readers with the most documents.
+    """
+
+    readable_by_default: str
+    items: list[Reader] = []
+
+
+class Reader(Model):
+    """A reader that documents name.
+
+    Attributes:
+        reader: `everyone`, `user:NAME` or `group:NAME`; `unset`: documents that name none; `nobody`: documents that no
+            person reads.
+        documents: number of documents whose newest versions name it.
+        seen_at: for a group: when a person last had it, at most an hour old; None if no person has had it for 90 days.
+    """
+
+    reader: str
+    documents: int
+    seen_at: datetime | None = None

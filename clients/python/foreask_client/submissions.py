@@ -21,6 +21,7 @@ class DocumentFields(TypedDict, total=False):
         external_id: your name for the document. Default: the filename.
         title: default: from the content.
         metadata: an object to filter by.
+        readable_by: its readers: `everyone`, `user:NAME` and `group:NAME`. None: as before.
         questions: ready-made questions, each a text or `{"text", "quote"}`. An empty list means no questions; None
             means that a language model writes them.
         lane: `interactive` (default), `bulk`, which has lower priority, or `batch`: the questions are generated
@@ -32,6 +33,7 @@ class DocumentFields(TypedDict, total=False):
     external_id: str | None
     title: str | None
     metadata: Json | None
+    readable_by: Sequence[str] | None
     questions: Sequence[str | Mapping[str, str]] | None
     lane: Lane | None
     job: str | None

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 Json = dict[str, Any]
-KeyScope = Literal["read", "ask", "feedback", "write", "manage"]
+KeyScope = Literal["read", "ask", "feedback", "write", "manage", "delegate"]
 Lane = Literal["interactive", "bulk", "batch"]
 Version = Literal["latest", "live"]
 

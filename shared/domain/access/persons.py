@@ -1,8 +1,8 @@
 """Persons, and the documents that they may read.
 
 A document names its readers: `everyone`, `user:NAME` and `group:NAME`. A person matches by their own name and groups.
-The names are those of an identity provider, or of the application that asks for a person; foreask has no list of them.
-They are compared exactly, in the composed form of Unicode: an unequal case admits nobody.
+The names come from an identity provider, or from the application that asks for a person; foreask has no list of them.
+They are compared exactly, in the composed form of Unicode: a name in another case is another name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Person:
         """Return the readers that the person matches, sorted.
 
         Args:
-            reads_unset: whether everyone reads documents that name no readers.
+            reads_unset: whether every person reads documents that name no readers.
         """
         names = {EVERYONE, f"user:{self.user}", *(f"group:{group}" for group in self.groups)}
         return tuple(sorted(names | {UNSET} if reads_unset else names))
@@ -83,7 +83,7 @@ def stored_readers(readers: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def named_readers(stored: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the readers that a document names from what is stored; None if it names none."""
+    """Return the named readers among stored ones; None if the document names none."""
     return None if tuple(stored) == NOBODY_NAMED else tuple(stored)
 
 

@@ -44,7 +44,7 @@ class NewDocument:
     """A submitted document whose bytes are already in the upload store.
 
     `traceparent` names the span of the request; None if tracing is off. `job_id` names its load; None without a load.
-    `readable_by` names who reads it, as `shared.domain.access.persons` checks it; None: as before, or nobody is named.
+    `readable_by` has its readers, as `shared.domain.access.persons` checks them; None: as before.
     """
 
     collection: Collection

@@ -207,8 +207,8 @@ class Needs(BeforeBody):
             them with requests of other sites, so only a route for programs accepts them.
         live: whether a key that asks without a filter may send `version=live`. Its questions find every passage of
             that version, and the filter of another key might exclude the document.
-        persons: whether the route serves persons. It then replies only with what `Caller.restriction` admits. A route
-            that says nothing refuses them.
+        persons: whether the route serves persons. It then replies only with documents that `Caller.restriction` admits.
+            A route that says nothing refuses them.
     """
 
     scope: Scope | None

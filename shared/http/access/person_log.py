@@ -1,4 +1,4 @@
-"""What is recorded of persons: that a manager views documents as one, and which groups they have."""
+"""Records about persons: that a manager views documents as one, and which groups they have."""
 
 from __future__ import annotations
 

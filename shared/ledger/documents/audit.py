@@ -65,7 +65,7 @@ class AuditedChunk:
         in_progress: whether a worker may be writing its points.
         title: title in the point of its text.
         metadata: metadata in all its points; None while they are being updated.
-        readable_by: who reads it, in all its points, as long as `metadata` is not None.
+        readable_by: readers in all its points, as long as `metadata` is not None.
         accepted: accepted questions whose points must exist.
         accepted_open: accepted questions whose points may exist.
     """

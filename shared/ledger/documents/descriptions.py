@@ -5,7 +5,7 @@ process that claims the mark updates Qdrant and removes the mark. Only one proce
 time, because the slower of two might write outdated values. A worker that has claimed chunks of the document has read
 the old description: its claims end, so that the next claim writes the new one. Points that it writes anyway are
 replaced like the points of any late writer. Queries of persons also ask the ledger who reads a found document: until
-Qdrant is updated, nobody finds it by readers that it had.
+Qdrant is updated, no person finds it by readers that it had.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def change(
 
 
 async def restrict(connection: Connection, documents: Sequence[UUID], readers: Sequence[str]) -> None:
-    """Let only those read the versions of locked documents who read them already and are among these readers."""
+    """Remove all readers of locked documents who are not among these, and add none."""
     parameters = {"ids": list(documents), "readable_by": list(readers)}
     await connection.execute(SQL.restrict, parameters)
     await connection.execute(SQL.mark, parameters)

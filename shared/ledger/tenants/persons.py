@@ -1,7 +1,7 @@
 """Persons in the ledger: requests of managers on their behalf, and the groups that persons had lately.
 
 No list of persons is stored. The audit log names a person whom a manager viewed documents as, and the names of groups
-show which readers of documents nobody matches.
+show which readers of documents no person matches.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ReaderCount:
         reader: `everyone`, `user:NAME` or `group:NAME`; `unset` for documents that name none, `nobody` for documents
             that no person reads.
         documents: number of documents in live builds whose newest versions name it.
-        seen_at: when a person last had this group; None: nobody has had it lately, or it is no group.
+        seen_at: when a person last had this group; None: no person has had it lately, or it is not a group.
     """
 
     reader: str
@@ -59,7 +59,7 @@ class Persons:
             await connection.execute(SQL.see_groups, parameters)
 
     async def forget_groups(self, age: timedelta) -> bool:
-        """Delete some groups that nobody has had for so long; return whether more may be left."""
+        """Delete some groups that no person has had for so long; return whether more may be left."""
         return len(await self._database.rows(SQL.forget_groups, {"age": age, "limit": _SLICE})) == _SLICE
 
     async def readers(self, tenant: str, collection: str | None, *, most: int) -> Sequence[ReaderCount]:

@@ -301,7 +301,7 @@ class Retriever:
             retrieval.chunks = self._assembled(chunks, search)
         if search.query.expected:
             retrieval.expected = await self._expected(search, matches)
-        if search.has_hidden:  # rights changed during each search: the counts must not tell of hidden chunks
+        if search.has_hidden:  # rights changed during each search: the counts must not include hidden chunks
             retrieval.matched_questions = retrieval.unique_chunks = len(retrieval.chunks)
         return retrieval
 

@@ -56,7 +56,7 @@ class PointContext:
         document_id: id of the document's row.
         public_id: the document's public id; None: the same.
         token: fencing token of the claim that writes the points.
-        readable_by: who reads the document, as it is stored: see `shared.domain.access.persons`.
+        readable_by: stored readers of the document: see `shared.domain.access.persons`.
         filterable: metadata fields declared by its collection.
     """
 

@@ -225,6 +225,17 @@ class DocumentsApi(Connection):
         body = given({"title": title, "metadata": metadata})
         return await self.send(Request("PATCH", _path(document_id), as_type(Document), body=body, repeatable=True))
 
+    async def change_readers(self, document_id: str, readable_by: Sequence[str] | None) -> Document:
+        """Replace the readers of a document; they hold for the next query.
+
+        Args:
+            document_id: id of the document.
+            readable_by: `everyone`, `user:NAME` and `group:NAME`; an empty list: no person reads it. None: it names
+                none, and the server's setting decides.
+        """
+        body = {"readable_by": None if readable_by is None else list(readable_by)}
+        return await self.send(Request("PATCH", _path(document_id), as_type(Document), body=body, repeatable=True))
+
     async def retry_document(self, document_id: str) -> Document:
         """Retry a failed document, or the dead chunks of a document."""
         return await self.send(post(f"{_path(document_id)}/retry", Document))

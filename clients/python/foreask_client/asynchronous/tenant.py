@@ -6,7 +6,19 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal
 
 from foreask_client.asynchronous.connection import Connection
-from foreask_client.models import AuditEntry, Delivery, Json, Key, KeyScope, Me, NewKey, NewWebhook, Webhook
+from foreask_client.models import (
+    AccessCheck,
+    AccessReview,
+    AuditEntry,
+    Delivery,
+    Json,
+    Key,
+    KeyScope,
+    Me,
+    NewKey,
+    NewWebhook,
+    Webhook,
+)
 from foreask_client.requests import (
     AsyncEvents,
     Pages,
@@ -107,6 +119,15 @@ class TenantApi(Connection):
         """
         filters = given({"object": object, "name": name, "actor": actor})
         return self.items(Pages("/v1/audit", filters, AuditEntry.model_validate))
+
+    async def access_check(self, document_id: str, user: str, groups: Sequence[str] = ()) -> AccessCheck:
+        """Return whether a person reads a document, and why."""
+        body = {"document_id": document_id, "user": user, "groups": list(groups)}
+        return await self.send(post("/v1/access-checks", AccessCheck, body, repeatable=True))
+
+    async def access_review(self, collection: str | None = None) -> AccessReview:
+        """Count documents by reader, in one collection or in all."""
+        return await self.send(get("/v1/access-review", AccessReview, **given({"collection": collection})))
 
     async def webhooks(self) -> list[Webhook]:
         """List the tenant's webhooks, oldest first."""

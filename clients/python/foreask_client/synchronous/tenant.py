@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from foreask_client.models import AuditEntry, Delivery, Json, Key, KeyScope, Me, NewKey, NewWebhook, Webhook
+from foreask_client.models import (
+    AccessCheck,
+    AccessReview,
+    AuditEntry,
+    Delivery,
+    Json,
+    Key,
+    KeyScope,
+    Me,
+    NewKey,
+    NewWebhook,
+    Webhook,
+)
 from foreask_client.requests import (
     Events,
     Pages,
@@ -107,6 +119,15 @@ class TenantApi(Connection):
         """
         filters = given({"object": object, "name": name, "actor": actor})
         return self.items(Pages("/v1/audit", filters, AuditEntry.model_validate))
+
+    def access_check(self, document_id: str, user: str, groups: Sequence[str] = ()) -> AccessCheck:
+        """Return whether a person reads a document, and why."""
+        body = {"document_id": document_id, "user": user, "groups": list(groups)}
+        return self.send(post("/v1/access-checks", AccessCheck, body, repeatable=True))
+
+    def access_review(self, collection: str | None = None) -> AccessReview:
+        """Count documents by reader, in one collection or in all."""
+        return self.send(get("/v1/access-review", AccessReview, **given({"collection": collection})))
 
     def webhooks(self) -> list[Webhook]:
         """List the tenant's webhooks, oldest first."""

@@ -195,7 +195,7 @@ CREATE TABLE document_versions (
     title text,
     media_type text,
     metadata jsonb NOT NULL DEFAULT '{}'::jsonb,
-    readable_by text[] NOT NULL DEFAULT '{unset}',  -- who reads it: see `shared/domain/access/persons.py`
+    readable_by text[] NOT NULL DEFAULT '{unset}',  -- its readers: see `shared/domain/access/persons.py`
     ready_questions jsonb,  -- ready-made questions, which replace generation
     upload text NOT NULL,  -- name of the stored object, or PACK#OFFSET,LENGTH
     size_bytes bigint NOT NULL,
@@ -1362,7 +1362,7 @@ CREATE UNIQUE INDEX uq_api_keys_name ON api_keys (tenant, name) WHERE revoked_at
 
 CREATE INDEX ix_api_keys_list ON api_keys (tenant, created_at, id);
 
--- Groups that persons had lately: a reader of documents that nobody has is probably a mistake.
+-- Groups that persons had lately: a reader of documents that no person has is probably a mistake.
 CREATE TABLE groups_seen (
     tenant text NOT NULL,
     name text NOT NULL,
