@@ -39,6 +39,7 @@ async def me(caller: AnyCaller, services: ServicesDep) -> Response:
         key=caller.key_name,
         scopes=sorted(caller.scopes),
         filter=None if caller.filter is None else dict(caller.filter),
+        person=_person(caller),
         version=_version(),
         answer=_answer(caller.tenant, services),
         chat=settings.llm_model,
@@ -52,6 +53,11 @@ async def me(caller: AnyCaller, services: ServicesDep) -> Response:
         **_facts_of_features(caller, settings),
     )
     return JsonReply(reply)
+
+
+def _person(caller: Caller) -> PersonView | None:
+    person = caller.person
+    return None if person is None else PersonView(user=person.user, groups=sorted(person.groups))
 
 
 @cache

@@ -52,12 +52,20 @@ class LimitsView(ReplyModel):
     query_cost_per_day: float | None = Field(description="Cost of queries")
 
 
+class PersonView(ReplyModel):
+    """A person on whose behalf a request is sent."""
+
+    user: str
+    groups: list[str]
+
+
 class MeView(ReplyModel):
     model_config = example(
         tenant="acme",
         key="website",
         scopes=["ask", "read"],
         filter=None,
+        person=None,
         version="0.1.0",
         answer={"form": "generative", "model": "gpt-4.1-mini"},
         chat="gpt-4.1-mini",
@@ -92,6 +100,10 @@ class MeView(ReplyModel):
     key: str | None = Field(description="Name of the key; null if the server requires no keys")
     scopes: list[Scope] = Field(description="Scopes of the key")
     filter: dict[str, Any] | None = Field(description="Metadata filter that is added to every query of the key")
+    person: PersonView | None = Field(
+        description="Person on whose behalf the request is sent, who finds only documents that name the person or a group"
+        " of theirs; null: the key itself"
+    )
     version: str = Field(description="Version of the server")
     answer: AnswerView
     chat: str | None = Field(description="Language model that generates questions")

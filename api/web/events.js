@@ -2,6 +2,7 @@
 // A browser opens at most six connections to a server, so one visible tab reads the stream and broadcasts the events.
 
 import { ROOT, follow, key } from "./api.js";
+import { readsAll } from "./parts/permissions.js";
 import { isStoring } from "./store.js";
 
 const PAUSE = 2000; // milliseconds before the next attempt
@@ -117,7 +118,8 @@ export function listen(onEvent, onConnection) {
     run();
   }
   document.addEventListener("visibilitychange", onVisibility);
-  join(key()).then(run);
+  const ready = readsAll().then((all) => all && join(key()).then(run)); // the server has no events for a person
+  ready.catch(() => {});
   return () => {
     closed = true;
     control.abort();

@@ -191,6 +191,12 @@ def test_rows_of_window_are_drawn_and_read():
     "]",
     means="the palette offers no documents",
 )
+@guards(
+    "api/web/parts/permissions.js",
+    'return may("read") && !me.isPerson;',
+    'return may("read");',
+    means="the page shows a person screens that the server refuses",
+)
 def test_frame_follows_rights_of_key():
     assert passes("frame")
 

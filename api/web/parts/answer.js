@@ -146,7 +146,7 @@ function actionLine(turn, open, actions) {
   const items = [
     edit ? { words: say`Edit question`, run: () => edit(turn) } : null,
     again && !isCutOff ? { words: say`Ask again`, run: () => again(turn) } : null,
-    turn.facts ? { words: say`Explain`, href: explain } : null,
+    turn.facts && may("tune") ? { words: say`Explain`, href: explain } : null,
   ];
   return html`<div class="feedback">
     ${isCutOff && again ? html`<button @click=${() => again(turn)}>${say`Ask again`}</button>` : nothing}

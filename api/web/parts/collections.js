@@ -4,7 +4,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
 import { get } from "../api.js";
 import { redraw, remember, remembered } from "../store.js";
-import { reads } from "./permissions.js";
+import { readsAll } from "./permissions.js";
 import { say } from "./words.js";
 
 /**
@@ -49,9 +49,9 @@ function inAddress() {
   history.replaceState(history.state, "", `${location.pathname}?${query}${location.hash}`);
 }
 
-/** Return the collections. A key with only the `ask` scope gets their names alone. */
+/** Return the collections. A key with only the `ask` scope and a person get their names alone. */
 async function fetchCollections() {
-  if (!(await reads())) {
+  if (!(await readsAll())) {
     const { data } = await get("/v1/models");
     return data.map(({ id }) => ({ name: id, documents: {}, points: null }));
   }

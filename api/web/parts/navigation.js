@@ -33,8 +33,8 @@ const GROUPS = [
     name: say`Library`,
     screens: [
       { path: "/documents", words: say`Documents`, sign: "files", scope: "read", letter: "d", first: true },
-      { path: "/collections", words: say`Collections`, sign: "library", scope: "read", letter: "o" },
-      { path: "/sources", words: say`Sources`, sign: "folder-sync", scope: "read", letter: "s" },
+      { path: "/collections", words: say`Collections`, sign: "library", scope: "all", letter: "o" },
+      { path: "/sources", words: say`Sources`, sign: "folder-sync", scope: "all", letter: "s" },
     ],
   },
   {
@@ -47,7 +47,7 @@ const GROUPS = [
   {
     name: say`Lab`,
     screens: [
-      { path: "/lab/explain", words: say`Explain`, sign: "scan-search", scope: "ask", letter: "e" },
+      { path: "/lab/explain", words: say`Explain`, sign: "scan-search", scope: "tune", letter: "e" },
       { path: "/lab/try", words: say`Try`, sign: "flask-conical", scope: "write", letter: "t" },
       { path: "/lab/compare", words: say`Compare`, sign: "scale", scope: "manage", letter: "c" },
     ],
@@ -55,8 +55,8 @@ const GROUPS = [
   {
     name: say`Operations`,
     screens: [
-      { path: "/work", words: say`Work`, sign: "activity", scope: "read", letter: "w", first: true },
-      { path: "/jobs", words: say`Jobs`, sign: "list-todo", scope: "read", letter: "j" },
+      { path: "/work", words: say`Work`, sign: "activity", scope: "all", letter: "w", first: true },
+      { path: "/jobs", words: say`Jobs`, sign: "list-todo", scope: "all", letter: "j" },
       { path: "/keys", words: say`Keys`, sign: "key-round", scope: "manage", letter: "k" },
       { path: "/limits", words: say`Limits`, sign: "gauge", scope: "manage", letter: "l" },
       { path: "/audit", words: say`Audit`, sign: "scroll-text", scope: "manage", or: "operator", letter: "u" },

@@ -3,13 +3,17 @@
 import { get, onForbidden } from "../api.js";
 import { redraw } from "../store.js";
 
-/** @typedef {"read" | "ask" | "feedback" | "write" | "manage" | "operator"} Scope */
+/**
+ * `all` is the scope `read` without a person: such a key also reads lists and numbers of all documents.
+ * `tune` is the scope `ask` without a person, to whom the server returns no candidates of a search.
+ * @typedef {"read" | "all" | "tune" | "ask" | "feedback" | "write" | "manage" | "operator"} Scope
+ */
 
 /**
  * The key; null: not loaded yet, or not reported by the server.
- * @type {{scopes: string[] | null, tenant: string | null, key: string | null, isFiltered: boolean}}
+ * @type {{scopes: string[] | null, tenant: string | null, key: string | null, isFiltered: boolean, isPerson: boolean}}
  */
-const me = { scopes: null, tenant: null, key: null, isFiltered: false };
+const me = { scopes: null, tenant: null, key: null, isFiltered: false, isPerson: false };
 /** @type {Promise<Api["MeView"] | null> | null} */
 let reading = null;
 let known = () => {};
@@ -24,7 +28,7 @@ export async function loadPermissions() {
   const reply = await mine;
   if (mine !== reading) return; // the key has changed
   const { scopes = null, tenant = null, key = null } = reply ?? {};
-  Object.assign(me, { scopes, tenant, key, isFiltered: Boolean(reply?.filter) });
+  Object.assign(me, { scopes, tenant, key, isFiltered: Boolean(reply?.filter), isPerson: Boolean(reply?.person) });
   known();
   redraw();
 }
@@ -41,6 +45,8 @@ export const server = async () => (await reading) ?? (await get("/v1/me").catch(
  * @param {Scope} scope
  */
 export function may(scope) {
+  if (scope === "all") return may("read") && !me.isPerson;
+  if (scope === "tune") return may("ask") && !me.isPerson;
   if (scope === "operator") return Boolean(me.key !== null && me.scopes?.includes(scope));
   return me.scopes === null || me.scopes.includes(scope);
 }
@@ -48,8 +54,8 @@ export function may(scope) {
 /** Whether the key may open originals: with the scope `ask` alone, unless a filter restricts its questions. */
 export const mayOpenOriginals = () => may("read") || (may("ask") && !me.isFiltered);
 
-/** Return whether the key reads documents, once the server has reported its scopes. */
-export const reads = async () => (await reading)?.scopes?.includes("read") ?? true;
+/** Return whether the key reads all documents, once the server has reported its scopes. */
+export const readsAll = async () => ((await reading) ? may("all") : true);
 
 // A key may have lost a scope since it was read.
 const PAUSE = 10_000; // milliseconds

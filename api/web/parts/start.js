@@ -41,7 +41,7 @@ export function unloadStart() {
 /** Return the numbers of documents of the chosen collection, or null if they are unknown. */
 function counts() {
   const chosen = collections.items.find((each) => each.name === collections.chosen);
-  if (!may("read")) return chosen ? null : { all: 0, open: 0, ready: 0 };
+  if (!may("all")) return chosen ? null : { all: 0, open: 0, ready: 0 };
   const states = Object.entries(chosen?.documents ?? {});
   /** @param {(state: string) => boolean} isWanted */
   const sum = (isWanted) => states.reduce((total, [state, number]) => total + (isWanted(state) ? number : 0), 0);

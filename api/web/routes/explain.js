@@ -346,7 +346,7 @@ function start() {
 function found(candidates, weights) {
   const ranked = fused(candidates, weights, fusion);
   if (!ranked.length) {
-    return html`<p class="empty soft">${say`No results in any channel.`}</p>${may("read") ? missing() : nothing}`;
+    return html`<p class="empty soft">${say`No results in any channel.`}</p>${may("all") ? missing() : nothing}`;
   }
   const channels = new Map(candidates.chunks.map((each) => /** @type {const} */ ([each.chunk_id, each.channels])));
   /** @param {On<HTMLSelectElement>} event */
@@ -372,7 +372,7 @@ function found(candidates, weights) {
     </table></div>
     <p class="soft small">${say`${plural(ranked.length, "candidate")}. Changing weights here affects only this view.`}
       ${may("manage") ? say`${link} to change them permanently.` : nothing}</p>
-    ${may("read") ? missing() : nothing}
+    ${may("all") ? missing() : nothing}
     ${asRequest("POST", "/v1/retrieve", request)}`;
 }
 

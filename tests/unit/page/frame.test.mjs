@@ -20,6 +20,12 @@ test("operator sees screens of operators only", async () => {
   assert.deepEqual(paths, ["/tenants", "/audit", "/api"]);
 });
 
+test("person sees own screens, not numbers of all documents", async () => {
+  const person = { user: "ada", groups: ["legal"] };
+  const { paths } = await pageOf({ tenant: "acme", key: "intranet", scopes: ["ask", "read", "feedback"], person });
+  assert.deepEqual(paths, ["/ask", "/documents", "/api"]);
+});
+
 test("user without keys sees no screen of operators", async () => {
   const { paths } = await pageOf({ tenant: "default", key: null, scopes: [...ALL, "operator"] });
   assert.ok(paths.includes("/keys") && !paths.includes("/tenants"));
