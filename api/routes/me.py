@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from api.features import FEATURE_ROUTES
 from api.schemas.keys import KeyLimitsView
-from api.schemas.me import AnswerView, EmbeddingView, LimitsView, MeView, PricesView
+from api.schemas.me import AnswerView, EmbeddingView, LimitsView, MeView, PersonView, PricesView
 from api.submission.batch import MOST_LINES
 from shared.domain.access.keys import Scope
 from shared.domain.corpus.document_fields import MOST_METADATA_BYTES

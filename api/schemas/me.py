@@ -101,8 +101,8 @@ class MeView(ReplyModel):
     scopes: list[Scope] = Field(description="Scopes of the key")
     filter: dict[str, Any] | None = Field(description="Metadata filter that is added to every query of the key")
     person: PersonView | None = Field(
-        description="Person on whose behalf the request is sent, who finds only documents that name the person or a group"
-        " of theirs; null: the key itself"
+        description="Person on whose behalf the request is sent, with access only to readable documents; null: the key"
+        " itself"
     )
     version: str = Field(description="Version of the server")
     answer: AnswerView

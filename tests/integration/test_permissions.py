@@ -323,3 +323,11 @@ async def test_commands_change_readers_and_say_why(client, documents, capsys, se
     assert await found(client, person(EVE, "hr")) == {"public", "unset", "ada"}
     with pytest.raises(typer.BadParameter):
         access.set_(document, ["everyone"], closed=True)
+
+
+async def test_person_is_in_facts_about_caller(client):
+    me = (await client.get("/v1/me", headers=person(ADA, "legal", "hr"))).raise_for_status().json()
+
+    assert me["person"] == {"user": ADA, "groups": ["hr", "legal"]}
+    assert me["scopes"] == ["ask", "feedback", "read"]
+    assert (await client.get("/v1/me", headers=KEY)).json()["person"] is None

@@ -1203,8 +1203,8 @@ class Me(Model):
         key: name of the key; None if the server requires no keys.
         scopes: scopes of the key. Values: `read`, `ask`, `feedback`, `write`, `manage`, `delegate`, `operator`.
         filter: metadata filter that is added to every query of the key.
-        person: person on whose behalf the request is sent, who finds only documents that name the person or a group of
-            theirs; None: the key itself.
+        person: person on whose behalf the request is sent, with access only to readable documents; None: the key
+            itself.
         version: version of the server.
         chat: language model that generates questions.
         embedding: name of the default embedding of new collections.
