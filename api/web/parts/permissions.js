@@ -43,6 +43,7 @@ export const server = async () => (await reading) ?? (await get("/v1/me").catch(
  * Return whether the key has a scope. Before the scopes are known, all scopes of a tenant are assumed. Without keys,
  * the user is the operator, but has one tenant only, whose screens show all of it.
  * @param {Scope} scope
+ * @returns {boolean}
  */
 export function may(scope) {
   if (scope === "all") return may("read") && !me.isPerson;
