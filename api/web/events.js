@@ -118,7 +118,7 @@ export function listen(onEvent, onConnection) {
     run();
   }
   document.addEventListener("visibilitychange", onVisibility);
-  const ready = readsAll().then((all) => all && join(key()).then(run)); // the server has no events for a person
+  const ready = readsAll().then((all) => (all ? join(key()).then(run) : undefined)); // the server has no events for a person
   ready.catch(() => {});
   return () => {
     closed = true;
