@@ -161,8 +161,9 @@ def print_document(console: Console, document: Document, chunks: Iterator[Chunk]
             say(console, f"   {chunk.error}")
         say(console, f"   {_snippet(chunk.text)}")
         for question in chunk.questions:
-            mark = "-" if question.passed is False else "+"
-            reason = f"  ({question.reason})" if question.reason else ""
+            mark = "-" if question.passed is False or question.disabled else "+"
+            why = "disabled" if question.disabled else question.reason
+            reason = f"  ({why})" if why else ""
             say(console, f"   {mark} {question.text}{reason}")
 
 

@@ -1,4 +1,4 @@
-"""Routes of chunks: the chunks of a document, and a chunk with its neighbours."""
+"""Routes of chunks: the chunks of a document, a chunk with its neighbours, and changes of a chunk's questions."""
 
 from __future__ import annotations
 
@@ -6,22 +6,26 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.schemas.chunks import ChunkInContextView, ChunkPage, ChunkView
+from api.schemas.chunks import ChunkInContextView, ChunkPage, ChunkView, QuestionChange
 from shared.domain.corpus.chunk_detail import ChunkDetail
 from shared.domain.errors import InvalidInput
 from shared.domain.states import ChunkState
 from shared.http import paging
-from shared.http.access.auth import Caller, ReadingCaller
+from shared.http.access.auth import Caller, Manager, ReadingCaller
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
 from shared.http.state import ServicesDep
+from shared.http.strict_route import StrictRoute
+from shared.ledger.documents.descriptions import Descriptions
+from shared.ledger.documents.disabled_questions import DisabledQuestions
 from shared.ledger.documents.documents import Documents
+from shared.maintenance.descriptions import update_now
 from shared.services.api import ApiServices
 
-router = APIRouter(tags=["documents"])
+router = APIRouter(tags=["documents"], route_class=StrictRoute)
 
 _LAST = 2**31 - 1  # PostgreSQL's integer
 _STATES = "|".join(ChunkState)
@@ -145,6 +149,30 @@ def _shown(chunk: ChunkDetail, caller: Caller) -> ChunkDetail:
     if caller.person is None:
         return chunk
     return replace(chunk, questions=tuple(each for each in chunk.questions if each.source != "user"))
+
+
+@router.patch(
+    "/v1/chunks/{chunk_id}/questions",
+    status_code=204,
+    responses=problems(400, 401, 404, 413, 415, 422, 503),
+)
+async def change_question(
+    body: QuestionChange, chunk_id: UUID, request: Request, tenant: Manager, services: ServicesDep
+) -> Response:
+    """Disable or enable a generated or ready-made question of a chunk.
+
+    The change applies to the text of the chunk in every version and build of the document, and to the same question if
+    it is generated again. Searches follow before the reply, or as soon as Qdrant answers. It costs no call of a model;
+    only if the collection embeds texts with their questions, this text is embedded again. A user's question is
+    retracted instead.
+    """
+    caller: Caller = request.state.caller
+    change = services.ledger[DisabledQuestions].change
+    rows = await change(tenant, chunk_id, body.question, disabled=body.disabled, by=caller.key_name)
+    if rows:
+        services.wakeups.wake("index")  # the change ended claims that did not know it
+        await update_now(services.ledger[Descriptions], services.index, rows)
+    return Response(status_code=204)
 
 
 @dataclass(frozen=True, slots=True)

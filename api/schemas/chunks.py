@@ -12,7 +12,31 @@ from api.schemas.documents import DocumentView, IngestUsage
 from shared.domain.corpus.questions import QuestionSource
 from shared.domain.states import AcceptedState, ChunkState
 from shared.http.schemas.chunks import ChunkContextView
-from shared.http.schemas.common import ACCEPTED_ID, CHUNK_ID, DOCUMENT_ID, QUERY_ID, ReplyModel, example, example_of
+from shared.http.schemas.common import (
+    ACCEPTED_ID,
+    CHUNK_ID,
+    DOCUMENT_ID,
+    QUERY_ID,
+    QUESTION_CHARS,
+    BodyModel,
+    ReplyModel,
+    example,
+    example_of,
+)
+
+
+class QuestionChange(BodyModel):
+    """Whether searches exclude a question of a chunk."""
+
+    model_config = example(question="How many days of leave do I get?", disabled=True)
+
+    question: str = Field(
+        min_length=1,
+        max_length=QUESTION_CHARS,
+        pattern=r"\S",
+        description="A generated or ready-made question of the chunk; case, spacing and final punctuation are ignored",
+    )
+    disabled: bool
 
 
 class AcceptanceView(ReplyModel):
@@ -35,6 +59,11 @@ class ChunkQuestion(ReplyModel):
         description="Cosine similarity to the text of the chunk; null if it was not measured"
     )
     accepted: AcceptanceView | None = Field(description="Acceptance; null unless a user asked the question")
+    disabled: bool = Field(description="Whether searches exclude the question, although it passed")
+    disabled_by: str | None = Field(
+        description="Name of the key that disabled it; null without keys, or if it is not disabled"
+    )
+    disabled_at: datetime | None
 
 
 class ChunkView(ReplyModel):
@@ -63,6 +92,9 @@ class ChunkView(ReplyModel):
                 "source": "generated",
                 "similarity": 0.71,
                 "accepted": None,
+                "disabled": False,
+                "disabled_by": None,
+                "disabled_at": None,
             },
             {
                 "text": "How much vacation do I get?",
@@ -76,8 +108,12 @@ class ChunkView(ReplyModel):
                     "query_id": QUERY_ID,
                     "at": "2026-10-02T08:00:00Z",
                 },
+                "disabled": False,
+                "disabled_by": None,
+                "disabled_at": None,
             },
         ],
+        disabled_questions=0,
         context={"line": "Staff handbook of Acme, about annual leave.", "terms": ["vacation", "days off", "PTO"]},
     )
 
@@ -114,6 +150,7 @@ class ChunkView(ReplyModel):
     )
     usage: IngestUsage = Field(description="Cost of generating the questions")
     questions: list[ChunkQuestion] = Field(description="Questions of the chunk; users' questions come last")
+    disabled_questions: int = Field(description="Number of its disabled questions")
     context: ChunkContextView | None = Field(
         description="Context of the chunk, with which its text is embedded and indexed; null without the collection's"
         " option `context`, and until the questions exist"

@@ -20,6 +20,7 @@ from uuid import UUID
 from features.verification.domain import DifferingPoint, FindingKind, Position, VerificationCounts
 from shared.domain.corpus.collections import Collection
 from shared.domain.corpus.ids import accepted_point_id, chunk_point_id, question_point_id
+from shared.domain.corpus.questions import plain
 from shared.ledger.documents.audit import Audit, AuditedChunk, DocumentSnapshot, LockedDocuments
 from shared.vectors.hits import StoredPoint
 from shared.vectors.index import Index
@@ -314,9 +315,22 @@ def _gap(point_id: str, chunk: AuditedChunk, stored: StoredPoint | None) -> _Dif
         return difference("stale", f"of version {stored.version}, and queries see {chunk.version}", rewrite=True)
     if not _is_described(point_id, chunk, stored):
         return difference("stale", "of another title, other metadata or other readers", rewrite=True)
+    if fault := _fault_of_group(point_id, chunk, stored):
+        return difference("stale", fault, rewrite=True)
     if stored.hidden:
         return difference("stale", "hidden, though its version is live", rewrite=False)
     return None
+
+
+def _fault_of_group(point_id: str, chunk: AuditedChunk, stored: StoredPoint) -> str | None:
+    """Return the fault of a point that searches find although its question is disabled, or the other way around."""
+    is_question = stored.question is not None and point_id not in _accepted(chunk, chunk.accepted)
+    is_disabled = is_question and plain(stored.question or "") in chunk.disabled
+    if chunk.metadata is None or stored.disabled == is_disabled:  # a point that is being updated counts as correct
+        return None
+    return (
+        "searches find it, though its question is disabled" if is_disabled else "disabled, though its question is not"
+    )
 
 
 def _is_described(point_id: str, chunk: AuditedChunk, stored: StoredPoint) -> bool:

@@ -1,7 +1,8 @@
-"""Updates of titles and metadata in Qdrant."""
+"""Updates of titles, metadata, readers and disabled questions in Qdrant."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from uuid import UUID
@@ -13,12 +14,8 @@ from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.postgres import alone
 from shared.vectors.index import Index
 
-
-async def update_now(descriptions: Descriptions, index: Index, rows: Sequence[UUID]) -> None:
-    """Update the points of documents that have just changed; the scheduler does it if Qdrant is not available."""
-    with suppress(Transient):
-        while claimed := await descriptions.claim(len(rows), rows):  # again if one changed in the meantime
-            await update_points(descriptions, index, claimed)
+_OTHER_PROCESS_SECONDS = 3.0  # an update takes milliseconds; a process that was killed is not waited for
+_POLL_SECONDS = 0.05
 
 
 async def update_points(descriptions: Descriptions, index: Index, claimed: Sequence[Description]) -> bool:
@@ -32,3 +29,20 @@ async def update_points(descriptions: Descriptions, index: Index, claimed: Seque
     if refused := [description for description in claimed if description not in done]:
         await descriptions.postpone(refused)
     return bool(done)
+
+
+async def update_now(descriptions: Descriptions, index: Index, documents: Sequence[UUID]) -> None:
+    """Update the points of documents until no change is left, also if another process is updating them.
+
+    If Qdrant rejects the update, the other process does not finish, or the ledger does not answer any more, the scheduler
+    continues.
+    """
+    waited = 0.0
+    with suppress(Transient):
+        while await descriptions.are_due(documents) and waited < _OTHER_PROCESS_SECONDS:
+            if claimed := await descriptions.claim(len(documents), documents):
+                if not await update_points(descriptions, index, claimed):
+                    return
+            else:
+                await asyncio.sleep(_POLL_SECONDS)
+                waited += _POLL_SECONDS

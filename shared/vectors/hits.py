@@ -48,7 +48,8 @@ class ChunkPayloads(NamedTuple):
 class StoredPoint:
     """The document, chunk and version in a point's payload; None if the payload is unreadable.
 
-    `title`, `metadata` and `readable_by` are read only by `Reads.stored_points`; a question's point has no title.
+    The other fields are read only by `Reads.stored_points`; a question's point has no title, and a text's no question.
+    No search finds a `disabled` question.
     """
 
     id: str
@@ -59,6 +60,8 @@ class StoredPoint:
     title: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     readable_by: Sequence[str] = ()
+    question: str | None = None
+    disabled: bool = False
 
 
 class PointOwner(NamedTuple):

@@ -23,7 +23,7 @@ from shared.vectors.transport.errors import Refusal, SearchStopped
 _SEARCH = "/query/batch"
 _SEARCH_WITHIN = f"{_SEARCH}?timeout={SEARCH_DEADLINE_SECONDS}"
 _CLAIM = ["document_id", "chunk_id", "version", "hidden"]
-_DESCRIPTION = ["title", "metadata", READABLE_BY]
+_DESCRIPTION = ["title", "metadata", READABLE_BY, "group", "question"]
 _OWNER = ["tenant", "group", "document_id"]
 
 _Record = Mapping[str, Any]
@@ -261,6 +261,8 @@ def _stored(record: _Record) -> StoredPoint:
         payload.get("title"),
         payload.get("metadata") or {},
         payload.get(READABLE_BY) or (),
+        payload.get("question"),
+        str(payload.get("group")).endswith("/d"),
     )
 
 

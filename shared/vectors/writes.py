@@ -12,7 +12,7 @@ from uuid import UUID
 import orjson
 import structlog
 
-from shared.domain.corpus.documents import Description
+from shared.domain.corpus.documents import DescribedVersion, Description
 from shared.domain.corpus.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.corpus.index_location import IndexLocation
 from shared.domain.errors import ForeaskError, Permanent
@@ -21,6 +21,7 @@ from shared.domain.stages.sweeps import HiddenVersion, Sweep
 from shared.vectors.lifecycle import Lifecycle
 from shared.vectors.schema import fields, filters
 from shared.vectors.schema.filters import Filter
+from shared.vectors.schema.groups import group
 from shared.vectors.schema.points import Point
 from shared.vectors.transport.connection import all_of
 from shared.vectors.transport.errors import NoAnswer, Refusal, converted
@@ -193,7 +194,10 @@ class Writes(Lifecycle):
             await self._write(location.index_name, "/payload", {"payload": {"hidden": False}, "filter": hidden})
 
     async def describe(self, description: Description) -> None:
-        """Update title, metadata and readers of a document's points in one request; vectors are not touched.
+        """Update title, metadata, readers and disabled questions of a document's points in one request.
+
+        Vectors are not touched. A disabled question's point gets the token of the change, so that no late writer
+        restores it.
 
         If the collection does not exist, the document has no points.
         """
@@ -210,6 +214,7 @@ class Writes(Lifecycle):
                 if version.title is not None:
                     texts = filters.document_texts(location, document_id, version.version)
                     operations.append(_setting({"title": version.title}, texts))
+                operations += _disabling(description, version)
             await self._change(location.index_name, operations)
 
     async def delete_document(self, location: IndexLocation, document_id: UUID) -> None:
@@ -271,6 +276,17 @@ def _operations(sweep: Sweep) -> Iterator[_Operation]:
         yield _setting({"hidden": False}, filters.hidden_points(location, document_id, version=live))
     if not sweep.in_use:
         yield _deletion(filters.document_points(location, document_id, version=sweep.obsolete_version))
+
+
+def _disabling(description: Description, version: DescribedVersion) -> Iterator[_Operation]:
+    """Move the points of disabled questions to their group, and the points of all others back."""
+    location, disabled = description.location, version.disabled
+    if disabled:
+        earlier = filters.earlier_points(location, disabled, description.token)
+        yield _setting({"token": description.token}, earlier)
+        yield _setting({"group": group(location, "d")}, filters.enabled_questions(location, disabled))
+    others = filters.disabled_questions(location, description.document_id, version.version, without=disabled)
+    yield _setting({"group": group(location, "q")}, others)
 
 
 def _by_version(chunks: Sequence[ChunkToIndex]) -> Iterator[tuple[IndexLocation, int, list[ChunkToIndex]]]:

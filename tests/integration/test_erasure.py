@@ -100,6 +100,12 @@ RESOLVE = """
     VALUES (gen_random_uuid(), :tenant, :collection, 'Ann', :document, now())
 """
 
+# Disables a question of a document.
+DISABLE = """
+    INSERT INTO disabled_questions (document_id, text_hash, question, tenant, collection, upload, span_start, span_end)
+    VALUES (:document, '', 'when', :tenant, :collection, 'a', 0, 1)
+"""
+
 
 async def run(services, statement, **parameters):
     async with services.database.begin() as connection:
@@ -204,7 +210,8 @@ async def filled(services):
         (document, *_) = await services.ledger[Documents].page(tenant)
         for statement in (SHARE, CONVERSE):
             await run(services, statement, tenant=tenant, collection="default", documents=[document.id])
-        await run(services, RESOLVE, tenant=tenant, collection="default", document=document.id)
+        for statement in (RESOLVE, DISABLE):
+            await run(services, statement, tenant=tenant, collection="default", document=document.id)
     await clean(services)
 
 
@@ -214,7 +221,16 @@ async def state_of(services, tenant):
     counts = await asyncio.gather(
         *(
             run(services, f"SELECT count(*) FROM {table} WHERE tenant = :tenant", tenant=tenant)
-            for table in ("documents", "chunks", "completions", "queries", "gaps", "shared_answers", "conversations")
+            for table in (
+                "documents",
+                "chunks",
+                "completions",
+                "queries",
+                "gaps",
+                "disabled_questions",
+                "shared_answers",
+                "conversations",
+            )
         )
     )
     return counts, await services.index.count_points(collection.location)

@@ -191,6 +191,12 @@ async def test_every_qdrant_request_stays_within_one_collection(services, settin
         assert given.status_code in (200, 202), given.text
         await work(services)
         (await client.get("/v1/collections", headers=alice)).raise_for_status()
+        (chunk, *_) = (await client.get(f"/v1/documents/{document}/chunks", headers=alice)).json()["items"]
+        asked = next(each["text"] for each in chunk["questions"] if each["source"] == "generated" and each["passed"])
+        for disabled in (True, False):
+            body = {"question": asked, "disabled": disabled}
+            changed = await client.patch(f"/v1/chunks/{chunk['id']}/questions", json=body, headers=alice)
+            changed.raise_for_status()
         collection = await services.ledger[Collections].get("alice", "default")
         verification = Verification(services.ledger[Audit], services.index, collection, repair=True)
         assert [item async for item in verification.run() if isinstance(item, DifferingPoint)] == []
@@ -199,7 +205,7 @@ async def test_every_qdrant_request_stays_within_one_collection(services, settin
         await services.index.ready()
 
     build = UUID(str(collection.id)).hex
-    whole = {f"{build}/q", f"{build}/t"}
+    whole = {f"{build}/{kind}" for kind in ("q", "t", "d")}
     probes = [("/query/batch", [{""}])]
     outside = [request for request in sent if not all(groups and groups <= whole for groups in request[1])]
     assert [request for request in outside if request not in probes] == []

@@ -221,6 +221,8 @@ class Question(Model):
         source: author: the model, the owner of the document, or a user. Values: `generated`, `given`, `user`.
         similarity: cosine similarity to the text of the chunk; None if it was not measured.
         accepted: acceptance; None unless a user asked the question.
+        disabled: whether searches exclude the question, although it passed.
+        disabled_by: name of the key that disabled it; None without keys, or if it is not disabled.
     """
 
     text: str
@@ -229,6 +231,9 @@ class Question(Model):
     source: str
     similarity: float | None = None
     accepted: Json | None = None
+    disabled: bool
+    disabled_by: str | None = None
+    disabled_at: datetime | None = None
 
 
 class ChunkContext(Model):
@@ -259,6 +264,7 @@ class Chunk(Model):
         attempts: the last failed attempts, at most 20, oldest first.
         usage: cost of generating the questions.
         questions: questions of the chunk; users' questions come last.
+        disabled_questions: number of its disabled questions.
         context: context of the chunk, with which its text is embedded and indexed; None without the collection's option
             `context`, and until the questions exist.
     """
@@ -280,6 +286,7 @@ class Chunk(Model):
     attempts: list[Json] = []
     usage: Usage
     questions: list[Question] = []
+    disabled_questions: int
     context: ChunkContext | None = None
 
 

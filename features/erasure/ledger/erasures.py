@@ -58,6 +58,7 @@ _OF_BUDGETS = f"{_OF_NAME} OR job_id = ANY(ARRAY(SELECT id FROM jobs WHERE {_OF_
 # Remaining rows of collections and documents. Changes are deleted before the sums to which they are added.
 _OF_PARTS = {
     "budgets": _delete_where("budgets", _OF_BUDGETS),
+    "disabled_questions": _delete_where("disabled_questions", _OF_NAME),
     "tally_changes": _delete_where("tally_changes", _OF_COUNTED),
     "tallies": _delete_where("tallies", _OF_COUNTED),
     "jobs": _delete_where("jobs", _OF_NAME),
@@ -78,6 +79,7 @@ TABLES_OF_TENANT = (
     "api_keys",
     "queries",
     "accepted_questions",
+    "disabled_questions",
     "outdated_objects",
     "tally_changes",
     "job_claims",

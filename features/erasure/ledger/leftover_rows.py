@@ -48,6 +48,7 @@ SQL = statements.load(
 _UNDER_NAME = {
     "job_claims": SQL.job_claims_under_name,
     "jobs": SQL.jobs_under_name,
+    "disabled_questions": SQL.disabled_questions_under_name,
 }
 _WITHOUT_CHUNK = {"chunk_contents": SQL.contents_without_chunk, "chunk_questions": SQL.questions_without_chunk}
 

@@ -23,6 +23,10 @@ SELECT id FROM documents WHERE public_id = :id
 -- Count jobs under the name of a collection that does not exist.
 {under_name:jobs}
 
+-- name: disabled_questions_under_name
+-- Count disabled questions under the name of a collection that does not exist.
+{under_name:disabled_questions}
+
 -- name: contents_without_chunk
 -- Count contents of deleted chunks in some pages.
 SELECT count(*) AS rows FROM chunk_contents t

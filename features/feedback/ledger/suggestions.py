@@ -15,7 +15,7 @@ from uuid import UUID
 from features.feedback.domain import Suggestion
 from shared.domain.corpus.questions import plain
 from shared.ledger.model import states
-from shared.ledger.model.rows.questions import QUESTIONS, passed_questions
+from shared.ledger.model.rows.questions import QUESTIONS, disabled_of, has_disabled, searchable_questions
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.connections import Row
 from shared.ledger.postgres.database import Database
@@ -26,7 +26,9 @@ _CHUNKS = 12  # chunks of a document, the first ones with questions
 _SHORTEST, _LONGEST = 12, 140  # characters of a question that fits on a button
 _ENDS = ("?", "\uff1f", "\u061f")
 
-SQL = statements.load(__file__, states.FRAGMENTS, questions=QUESTIONS)
+SQL = statements.load(
+    __file__, states.FRAGMENTS, questions=QUESTIONS, disabled_of=disabled_of, has_disabled=has_disabled
+)
 
 
 class Suggestions:
@@ -87,7 +89,7 @@ def _chosen(documents: Sequence[Row], chunks: Mapping[UUID, Sequence[Row]], seed
         suitable = [
             Suggestion(question, document["public_id"], chunk["chunk_id"])
             for chunk in chunks[document["id"]]
-            for question in passed_questions(chunk)
+            for question in searchable_questions(chunk)
             if _SHORTEST <= len(question) <= _LONGEST and question.endswith(_ENDS) and plain(question) not in found
         ]
         if suitable:

@@ -19,10 +19,14 @@ ORDER BY o.part
 -- name: chunks
 -- Read the questions of the first chunks with questions of documents. Questions accepted from users are in another
 -- table.
-SELECT c.document_id, c.id AS chunk_id, {questions} AS questions, q.reasons
+SELECT c.document_id, c.id AS chunk_id, {questions} AS questions, q.reasons, {disabled_of:d} AS disabled,
+       (SELECT v.upload FROM document_versions v WHERE v.document_id = d.id AND v.version = c.version) AS upload,
+       CASE WHEN {has_disabled:d} THEN (SELECT t.content FROM chunk_contents t
+                                        WHERE t.chunk_id = c.id AND t.version = c.version) END AS content
 FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[])) AS o(id, version)
 CROSS JOIN LATERAL (
     SELECT c.document_id, c.id, c.version FROM chunks c
     WHERE c.document_id = o.id AND c.version = o.version AND c.state = {ChunkState.INDEXED} AND c.questions_passed > 0
     ORDER BY c.ordinal LIMIT :limit) c
+JOIN documents d ON d.id = c.document_id
 JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version

@@ -35,3 +35,8 @@ class ChunkDetail:
     usage: BilledCalls
     questions: tuple[QuestionDetail, ...]
     context: ChunkContext | None
+
+    @property
+    def disabled_questions(self) -> int:
+        """The number of its disabled questions."""
+        return sum(question.disabled for question in self.questions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -123,23 +123,31 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class DescribedVersion:
-    """The payload fields of a version's points that can change without its text."""
+    """The payload fields of a version's points that can change without its text.
+
+    Args:
+        disabled: ids of the points of its disabled questions.
+    """
 
     version: int
     title: str | None
     metadata: Mapping[str, Any]
     readable_by: tuple[str, ...]
+    disabled: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A document whose title, metadata or readers changed, but not its content: its points must be updated.
+    """A document whose title, metadata, readers or disabled questions changed, but not its content.
+
+    Its points must be updated.
 
     Args:
         document_id: id of the document's row in its build.
         changes: number of changes so far.
         filterable: fields that its collection declares.
         versions: its existing live and newest version.
+        token: largest token of its disabled questions; claims with smaller tokens do not know all of them.
     """
 
     document_id: UUID
@@ -149,6 +157,7 @@ class Description:
     changes: int
     filterable: tuple[FilterableField, ...]
     versions: tuple[DescribedVersion, ...]
+    token: int = 0
 
     @property
     def location(self) -> IndexLocation:

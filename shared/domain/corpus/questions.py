@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
@@ -40,6 +41,9 @@ class QuestionDetail:
         source: author: the model, the document's owner or a user.
         similarity: similarity to the chunk's text; None if it was not embedded.
         accepted: acceptance of a user's question.
+        disabled: whether searches exclude it, although it passed.
+        disabled_by: name of the key that disabled it; None without keys.
+        disabled_at: when it was disabled.
     """
 
     text: str
@@ -48,6 +52,9 @@ class QuestionDetail:
     source: QuestionSource = "generated"
     similarity: float | None = None
     accepted: Acceptance | None = None
+    disabled: bool = False
+    disabled_by: str | None = None
+    disabled_at: datetime | None = None
 
 
 def plain(question: str) -> str:

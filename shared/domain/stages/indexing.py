@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,6 +10,7 @@ from uuid import UUID
 
 from shared.domain.corpus.chunks import ChunkContent, ChunkContext
 from shared.domain.corpus.collections import CollectionOptions
+from shared.domain.corpus.disabled_questions import DisabledQuestion, disabled_in
 from shared.domain.corpus.index_location import IndexLocation, index_location_of
 from shared.domain.corpus.questions import AcceptedQuestion
 from shared.domain.retry import Dead
@@ -35,6 +36,8 @@ class ChunkToIndex:
         may_have_points: whether an earlier claim may have written question points in this version.
         traceparent: span of the request that submitted its version; None if tracing was off.
         job_id: its document's job; None without a job.
+        upload: name of the bytes of its version.
+        disabled: disabled questions of its document when it was claimed.
     """
 
     lease: Lease
@@ -68,6 +71,13 @@ class ChunkToIndex:
     may_have_points: bool = False
     traceparent: str | None = None
     job_id: UUID | None = None
+    upload: str = ""
+    disabled: tuple[DisabledQuestion, ...] = ()
+
+    @property
+    def disabled_questions(self) -> Collection[str]:
+        """Its disabled questions in plain form: queries must not match their points."""
+        return disabled_in(self.content, self.upload, self.disabled).keys()
 
     @property
     def location(self) -> IndexLocation:

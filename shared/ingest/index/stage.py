@@ -26,7 +26,7 @@ import structlog
 
 from shared.broker.wakeups import Wakeups
 from shared.domain.corpus.index_location import is_in_space
-from shared.domain.corpus.questions import AcceptedQuestion
+from shared.domain.corpus.questions import AcceptedQuestion, plain
 from shared.domain.errors import ForeaskError, Misconfigured, Permanent, Transient
 from shared.domain.retry import Dead, RetryPolicy, decide
 from shared.domain.stages import poison
@@ -115,12 +115,14 @@ class _FilteredChunk:
 
     @property
     def questions(self) -> list[str]:
-        return [question for question, _ in self.passed]
+        """The passed questions that are not disabled."""
+        disabled = self.chunk.disabled_questions
+        return [question for question, _ in self.passed if not disabled or plain(question) not in disabled]
 
     @property
     def extended_text(self) -> str | None:
         """The text with its questions or its context; None if the plain text is embedded, or cannot be embedded."""
-        prepends = bool(self.chunk.options.prepend_questions and self.passed)
+        prepends = bool(self.chunk.options.prepend_questions and self.questions)
         if isinstance(self.text, Permanent) or not (prepends or self.chunk.context):
             return None
         text = self.chunk.content.text
@@ -533,6 +535,7 @@ def _points(graded: _FilteredChunk, text_vector: Vectors | None) -> ChunkPoints:
         extended=graded.extended_text is not None and text_vector is not graded.text,
         given=chunk.ready_made,
         keeps_text=graded.keeps_text,
+        disabled=chunk.disabled_questions,
     )
     return ChunkPoints(chunk, points, keeps_text=graded.keeps_text)
 

@@ -13,11 +13,12 @@ from uuid import UUID
 from shared.domain.access.persons import NOBODY_NAMED
 from shared.ledger.documents.repeated_indexing import REOPENED, index_again
 from shared.ledger.model import states
+from shared.ledger.model.rows.questions import disabled_of, disabled_of_chunk, has_disabled
 from shared.ledger.postgres import statements
-from shared.ledger.postgres.connections import Connection
+from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database
 
-SQL = statements.load(__file__, states.FRAGMENTS)
+SQL = statements.load(__file__, states.FRAGMENTS, has_disabled=has_disabled, disabled_of=disabled_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class AuditedChunk:
         readable_by: readers in all its points, as long as `metadata` is not None.
         accepted: accepted questions whose points must exist.
         accepted_open: accepted questions whose points may exist.
+        disabled: plain forms of disabled questions, whose points searches must not find.
     """
 
     document_id: UUID
@@ -84,6 +86,7 @@ class AuditedChunk:
     readable_by: Sequence[str] = NOBODY_NAMED
     accepted: Sequence[UUID] = ()
     accepted_open: Sequence[UUID] = ()
+    disabled: Collection[str] = ()
 
 
 class LockedDocuments:
@@ -122,13 +125,13 @@ class Audit:
         document, ordinal = after or (None, None)
         parameters = {"ids": list(document_ids), "document": document, "ordinal": ordinal, "limit": limit}
         async with self._database.begin() as connection:
-            return [AuditedChunk(**row) for row in (await connection.execute(SQL.expected, parameters))]
+            return [_audited(row) for row in (await connection.execute(SQL.expected, parameters))]
 
     async def expected_by_id(self, chunk_ids: Sequence[UUID]) -> dict[UUID, AuditedChunk]:
         """Return chunks of live versions by id; other chunks are missing."""
         async with self._database.begin() as connection:
             rows = await connection.execute(SQL.expected_by_id, {"chunks": list(chunk_ids)})
-            return {row["id"]: AuditedChunk(**row) for row in rows}
+            return {row["id"]: _audited(row) for row in rows}
 
     async def missing(self, documents: Collection[tuple[UUID, UUID | None]]) -> set[tuple[UUID, UUID | None]]:
         """Return the documents, each with its collection, that the ledger does not have.
@@ -158,3 +161,8 @@ class Audit:
             now = {row["id"]: DocumentSnapshot(**row) for row in rows}
             held = frozenset(s.id for s in snapshots if s.is_unchanged(now.get(s.id), reopened=s.id in reopened))
             yield LockedDocuments(connection, held, held.intersection(reopened))
+
+
+def _audited(row: Row) -> AuditedChunk:
+    named = {name: value for name, value in row.items() if name not in ("content", "upload", "disabled")}
+    return AuditedChunk(**named, disabled=disabled_of_chunk(row).keys())

@@ -14,7 +14,8 @@ SELECT c.document_id, d.public_id, c.id, c.ordinal, c.version, c.questions_passe
              WHERE a.chunk_id = c.id AND a.state = {AcceptedState.INDEXED}) AS accepted,
        ARRAY(SELECT a.id FROM accepted_questions a
              WHERE a.chunk_id = c.id
-               AND a.state IN ({AcceptedState.WAITING}, {AcceptedState.REMOVING})) AS accepted_open
+               AND a.state IN ({AcceptedState.WAITING}, {AcceptedState.REMOVING})) AS accepted_open,
+       CASE WHEN {has_disabled:d} THEN t.content END AS content, v.upload, {disabled_of:d} AS disabled
 FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
 JOIN document_versions v ON v.document_id = d.id AND v.version = c.version
 LEFT JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version

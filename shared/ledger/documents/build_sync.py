@@ -31,7 +31,13 @@ async def follow_everywhere(connection: Connection, document_ids: Sequence[UUID]
     if builds:
         deleted = (await connection.execute(SQL.delete_copies, {"ids": list(document_ids)})).scalars()
         await versions.supersede(connection, deleted)
-        await connection.execute(SQL.delete_accepted, {"ids": deleted})
+        await delete_questions(connection, deleted)
+
+
+async def delete_questions(connection: Connection, documents: Sequence[UUID]) -> None:
+    """Delete the accepted and the disabled questions of documents that are being deleted."""
+    await connection.execute(SQL.delete_accepted, {"ids": list(documents)})
+    await connection.execute(SQL.delete_disabled, {"ids": list(documents)})
 
 
 async def lock(connection: Connection, tenant: str, name: str) -> None:

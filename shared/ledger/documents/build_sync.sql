@@ -123,3 +123,8 @@ RETURNING d.id
 -- name: delete_accepted
 -- Delete the accepted questions of documents that are being deleted.
 DELETE FROM accepted_questions WHERE document_id = ANY(CAST(:ids AS uuid[]))
+
+-- name: delete_disabled
+-- Delete the disabled questions of documents that are being deleted in all builds.
+DELETE FROM disabled_questions
+WHERE document_id IN (SELECT public_id FROM documents WHERE id = ANY(CAST(:ids AS uuid[])))

@@ -1,4 +1,4 @@
-"""Descriptions: changes of a document's title, metadata and readers without its content.
+"""Descriptions: changes of a document's title, metadata, readers and disabled questions without its content.
 
 The change applies to the live and the newest version in each build, and a mark records that the points are outdated. A
 process that claims the mark updates Qdrant and removes the mark. Only one process updates a document's points at a
@@ -10,17 +10,22 @@ Qdrant is updated, no person finds it by readers that it had.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from shared.domain.corpus.documents import DescribedVersion, Description
+from shared.domain.corpus.documents import DescribedVersion, Description, Version
+from shared.domain.corpus.ids import question_point_id
+from shared.domain.corpus.questions import plain
 from shared.ledger.model import states
 from shared.ledger.model.collection_options import options_of
 from shared.ledger.model.decoding import decoded
 from shared.ledger.model.rows.encoding import as_json
+from shared.ledger.model.rows.questions import QUESTIONS, disabled_of, disabled_of_chunk, passed_questions
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.connections import Connection, Row
 from shared.ledger.postgres.database import Database
@@ -28,7 +33,7 @@ from shared.ledger.postgres.database import Database
 _AGAIN_AFTER = timedelta(seconds=10)
 _CLAIM = timedelta(seconds=90)  # longer than any request to Qdrant takes
 
-SQL = statements.load(__file__, states.FRAGMENTS)
+SQL = statements.load(__file__, states.FRAGMENTS, questions=QUESTIONS, disabled_of=disabled_of)
 
 
 async def change(
@@ -55,8 +60,7 @@ async def change(
         "readable_by": None if readable_by is None else list(readable_by),
     }
     await connection.execute(SQL.describe, parameters)
-    await connection.execute(SQL.mark, parameters)
-    await connection.execute(SQL.end_indexing, parameters)
+    await mark(connection, documents)
     if title is not None:
         await connection.execute(SQL.end_parsing, parameters)
         await connection.execute(SQL.retitle_chunks, parameters)
@@ -64,8 +68,13 @@ async def change(
 
 async def restrict(connection: Connection, documents: Sequence[UUID], readers: Sequence[str]) -> None:
     """Remove all readers of locked documents who are not among these, and add none."""
-    parameters = {"ids": list(documents), "readable_by": list(readers)}
-    await connection.execute(SQL.restrict, parameters)
+    await connection.execute(SQL.restrict, {"ids": list(documents), "readable_by": list(readers)})
+    await mark(connection, documents)
+
+
+async def mark(connection: Connection, documents: Sequence[UUID]) -> None:
+    """Record that the points of documents are outdated, and end the claims of workers that write such points."""
+    parameters = {"ids": list(documents)}
     await connection.execute(SQL.mark, parameters)
     await connection.execute(SQL.end_indexing, parameters)
 
@@ -80,11 +89,19 @@ class Descriptions:
         parameters = {"limit": limit, "ids": ids, "claim": _CLAIM}
         async with self._database.begin() as connection:
             claimed = (await connection.execute(SQL.claim_due, parameters)).all()
+            of_claimed = {"ids": [row["id"] for row in claimed if row["token"]]}
+            chunks = (await connection.execute(SQL.chunks, of_claimed)).all() if of_claimed["ids"] else []
+        disabled = _disabled_points(chunks)
         found: dict[UUID, Description] = {}
-        for one in decoded("describe", _of_one_version, claimed):
+        for one in decoded("describe", partial(_of_one_version, disabled), claimed):
             before = found.get(one.document_id)
             found[one.document_id] = replace(one, versions=before.versions + one.versions) if before else one
         return list(found.values())
+
+    async def are_due(self, documents: Sequence[UUID]) -> bool:
+        """Return whether the points of one of these documents are outdated, or are being updated."""
+        async with self._database.begin() as connection:
+            return bool((await connection.execute(SQL.are_due, {"ids": list(documents)})).scalar_one())
 
     async def settle(self, done: Sequence[Description]) -> None:
         """Record that points are up to date; documents that changed again are due."""
@@ -99,7 +116,20 @@ class Descriptions:
             await connection.execute(SQL.postpone, parameters)
 
 
-def _of_one_version(row: Row) -> Description:
+def _disabled_points(chunks: Sequence[Row]) -> Mapping[Version, list[str]]:
+    """Return the ids of the points of disabled questions, by the documents' versions."""
+    points: dict[Version, list[str]] = defaultdict(list)
+    for row in chunks:
+        if disabled := disabled_of_chunk(row):
+            points[row["document_id"], row["version"]] += [
+                question_point_id(row["id"], row["version"], ordinal)
+                for ordinal, question in enumerate(passed_questions(row))
+                if plain(question) in disabled
+            ]
+    return points
+
+
+def _of_one_version(disabled: Mapping[Version, Sequence[str]], row: Row) -> Description:
     return Description(
         document_id=row["id"],
         tenant=row["tenant"],
@@ -107,5 +137,14 @@ def _of_one_version(row: Row) -> Description:
         index_name=row["index_name"],
         changes=row["description_changes"],
         filterable=options_of(row["options"]).filterable,
-        versions=(DescribedVersion(row["version"], row["title"], row["metadata"], tuple(row["readable_by"])),),
+        versions=(
+            DescribedVersion(
+                row["version"],
+                row["title"],
+                row["metadata"],
+                tuple(row["readable_by"]),
+                tuple(disabled.get((row["id"], row["version"]), ())),
+            ),
+        ),
+        token=row["token"] or 0,
     )

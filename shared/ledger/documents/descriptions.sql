@@ -53,10 +53,25 @@ WITH due AS (
     FROM due WHERE d.id = due.id RETURNING d.*
 )
 SELECT d.id, d.tenant, d.collection_id, d.description_changes, l.index_name, l.options, v.version, v.title,
-       v.metadata, v.readable_by
+       v.metadata, v.readable_by, (SELECT max(o.token) FROM disabled_questions o
+                                   WHERE o.document_id = d.public_id AND o.tenant = d.tenant) AS token
 FROM claimed d JOIN collections l ON l.id = d.collection_id
 JOIN document_versions v ON v.document_id = d.id AND NOT v.obsolete
 ORDER BY d.id, v.version
+
+-- name: chunks
+-- Read the chunks of documents with their questions and the disabled questions of their documents.
+SELECT c.document_id, c.id, c.version, t.content, v.upload, {questions} AS questions, q.reasons,
+       {disabled_of:d} AS disabled
+FROM documents d JOIN document_versions v ON v.document_id = d.id AND NOT v.obsolete
+JOIN chunks c ON c.document_id = d.id AND c.version = v.version
+JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
+JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
+WHERE d.id = ANY(CAST(:ids AS uuid[]))
+
+-- name: are_due
+SELECT EXISTS (SELECT 1 FROM documents
+               WHERE id = ANY(CAST(:ids AS uuid[])) AND description_due_at IS NOT NULL)
 
 -- name: settle
 -- Remove the mark; a document that changed again is due at once.

@@ -268,10 +268,10 @@ class Documents:
         async with self._database.begin() as connection:
             found = await shown_chunks.find(connection, tenant, chunk_id)
             if found is None:
-                raise _no_chunk(chunk_id)
+                raise shown_chunks.no_chunk(chunk_id)
             row = await _get(connection, tenant, found.document_id)
             if not await _is_readable(connection, row, found.version, principals):
-                raise _no_chunk(chunk_id)
+                raise shown_chunks.no_chunk(chunk_id)
             (document,) = await with_progress(connection, [row])
             version, ordinal = (found.row, found.version), found.ordinal
             first = await shown_chunks.read(connection, *version, before=ordinal, limit=before)
@@ -338,6 +338,7 @@ class Documents:
         async with self._database.begin() as connection:
             ids = (await connection.execute(SQL.lock_in_builds, {"ids": list(document_ids)})).scalars()
             parameters = {"ids": ids, "before": list(renamed), "now": list(renamed.values())}
+            await connection.execute(SQL.replace_uploads_of_disabled, parameters | {"public": list(document_ids)})
             return bool((await connection.execute(SQL.replace_uploads, parameters)).all())
 
     async def pages_of_uploads(self) -> AsyncIterator[list[StoredVersion]]:
@@ -548,7 +549,7 @@ async def delete_rows(connection: Connection, tenant: str, document_id: UUID) ->
         raise _not_found(document_id)
     ids = [row["id"] for row in rows]
     await versions.supersede(connection, ids)
-    await connection.execute(build_sync.SQL.delete_accepted, {"ids": ids})
+    await build_sync.delete_questions(connection, ids)
     return rows
 
 
@@ -628,10 +629,6 @@ async def _readable_version(connection: Connection, row: Row, principals: Sequen
     version = _version(row, live=live)
     await _require_readable(connection, row, version, principals)
     return version
-
-
-def _no_chunk(chunk_id: UUID) -> NotFound:
-    return NotFound(f"There is no chunk {chunk_id}. GET /v1/documents/{{id}}/chunks lists chunks.")
 
 
 def _no_picture(number: int, page: Row | None) -> str:

@@ -43,6 +43,12 @@ FROM unnest(CAST(:before AS text[]), CAST(:now AS text[])) AS n(before, now)
 WHERE v.document_id = ANY(CAST(:ids AS uuid[])) AND v.upload = n.before
 RETURNING v.document_id
 
+-- name: replace_uploads_of_disabled
+-- Rename the files of disabled questions likewise.
+UPDATE disabled_questions o SET upload = n.now
+FROM unnest(CAST(:before AS text[]), CAST(:now AS text[])) AS n(before, now)
+WHERE o.document_id = ANY(CAST(:public AS uuid[])) AND o.upload = n.before
+
 -- name: uploads_after
 -- List the bytes of live and newest versions in live builds.
 SELECT v.document_id, v.version, v.upload, d.tenant, l.name AS collection, d.external_id

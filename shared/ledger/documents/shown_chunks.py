@@ -9,19 +9,20 @@ from uuid import UUID
 
 from shared.domain.corpus.chunk_detail import ChunkDetail
 from shared.domain.corpus.chunks import ChunkContent, ChunkContext
-from shared.domain.corpus.questions import Acceptance, QuestionDetail, QuestionSource
+from shared.domain.corpus.questions import Acceptance, QuestionDetail, QuestionSource, plain
+from shared.domain.errors import NotFound
 from shared.domain.spending.usage import BilledCalls
 from shared.domain.states import AcceptedState, ChunkState
 from shared.ledger.model import states
 from shared.ledger.model.rows.attempts import usage_by_tier
 from shared.ledger.model.rows.history import attempts_of
-from shared.ledger.model.rows.questions import QUESTIONS
+from shared.ledger.model.rows.questions import QUESTIONS, disabled_of, disabled_of_chunk
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.connections import Connection, Row
 
 _LAST = 2**31 - 1  # PostgreSQL's integer
 
-SQL = statements.load(__file__, states.FRAGMENTS, questions=QUESTIONS)
+SQL = statements.load(__file__, states.FRAGMENTS, questions=QUESTIONS, disabled_of=disabled_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,10 @@ class ChunkPosition:
     document_id: UUID
     version: int
     ordinal: int
+
+
+def no_chunk(chunk_id: UUID) -> NotFound:
+    return NotFound(f"There is no chunk {chunk_id}. GET /v1/documents/{{id}}/chunks lists chunks.")
 
 
 async def find(connection: Connection, tenant: str, chunk_id: UUID) -> ChunkPosition | None:
@@ -110,10 +115,21 @@ def _own(row: Row) -> Iterator[QuestionDetail]:
     if row["questions"] is None:
         yield from (QuestionDetail(question, None, None, source) for question in row["raw_questions"])
         return
+    disabled = disabled_of_chunk(row)
     similarities = row["similarities"] or [None] * len(row["reasons"])
     for question, reason, similarity in zip(row["questions"], row["reasons"], similarities, strict=True):
         rounded = None if similarity is None else round(similarity, 4)
-        yield QuestionDetail(question, reason is None, reason, source, rounded)
+        record = disabled.get(plain(question)) if reason is None and disabled else None
+        yield QuestionDetail(
+            question,
+            reason is None,
+            reason,
+            source,
+            rounded,
+            disabled=record is not None,
+            disabled_by=record.by if record else None,
+            disabled_at=record.at if record else None,
+        )
 
 
 def _of_users(row: Row) -> Iterator[QuestionDetail]:

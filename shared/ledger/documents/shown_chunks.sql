@@ -3,12 +3,13 @@
 SELECT c.id, d.public_id, c.version, c.ordinal, t.content, c.state, c.error, c.history, c.prompt_tokens,
        c.completion_tokens, c.calls, c.tier_tokens, c.ready_made, {questions} AS questions, q.reasons, q.similarities,
        coalesce(t.ready_questions, p.questions, '{}') AS raw_questions,
-       CASE WHEN NOT c.ready_made THEN p.context END AS context,
+       CASE WHEN NOT c.ready_made THEN p.context END AS context, v.upload, {disabled_of:d} AS disabled,
        (SELECT coalesce(jsonb_agg(jsonb_build_object('id', a.id, 'question', a.question, 'state', a.state,
                                                      'query_id', a.query_id, 'at', a.created_at)
                                   ORDER BY a.created_at, a.id), '[]')
         FROM accepted_questions a WHERE a.chunk_id = c.id AND {RETRACT.applies:a}) AS accepted
 FROM chunks c JOIN documents d ON d.id = c.document_id
+JOIN document_versions v ON v.document_id = d.id AND v.version = c.version
 JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
 LEFT JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
 LEFT JOIN completions p ON p.content_key = c.content_key

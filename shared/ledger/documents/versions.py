@@ -124,6 +124,7 @@ async def _purge_slice(connection: Connection, documents: Sequence[UUID], versio
         return []
     await accepted_questions.delete_without_chunk(connection, documents)
     stored = (await connection.execute(SQL.delete, these)).all()
+    await connection.execute(SQL.delete_disabled_without_text, {"ids": documents})
     in_use = await stored_in_use(connection, [row.stored for row in stored])
     outdated = [row for row in stored if row.deleted or row.stored not in in_use]
     if outdated:

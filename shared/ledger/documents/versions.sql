@@ -85,6 +85,17 @@ WITH deleted AS (
 SELECT g.stored, d.tenant, bool_or(NOT ({exists:d})) AS deleted
 FROM deleted g JOIN documents d ON d.id = g.document_id WHERE NOT g.is_reference GROUP BY g.stored, d.tenant
 
+-- name: delete_disabled_without_text
+-- Delete disabled questions of documents if no version contains their text or their file any more.
+DELETE FROM disabled_questions o USING documents g
+WHERE g.id = ANY(CAST(:ids AS uuid[])) AND o.document_id = g.public_id
+  AND NOT EXISTS (SELECT 1 FROM documents d JOIN document_versions v ON v.document_id = d.id
+                  WHERE d.public_id = o.document_id AND v.upload = o.upload)
+  AND NOT EXISTS (SELECT 1 FROM documents d JOIN chunks c ON c.document_id = d.id
+                  JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
+                  WHERE d.public_id = o.document_id
+                    AND sha256(convert_to(t.content ->> 'text', 'UTF8')) = o.text_hash)
+
 -- name: record_outdated
 -- Record objects that are to be deleted or, a little later, to be rewritten without some bytes.
 INSERT INTO outdated_objects (name, tenant, due_at)

@@ -26,6 +26,7 @@ _GRANTS = {
     "chunk_contents": "SELECT (chunk_id, version), INSERT, DELETE",
     "chunk_questions": "SELECT (chunk_id, version), DELETE",
     "accepted_questions": "SELECT (id, document_id, chunk_id, state), DELETE",  # of deleted documents
+    "disabled_questions": "SELECT (document_id), DELETE",  # likewise
     # the right to update a column includes the right to lock the row
     # Texts of pages: it reads their files anyway. Erased texts must not be stored again.
     "pages": "SELECT, INSERT, UPDATE, DELETE",

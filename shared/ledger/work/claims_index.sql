@@ -53,7 +53,8 @@ SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, {priority:w} AS 
        ARRAY(SELECT a.id {accepted}) AS accepted_ids,
        ARRAY(SELECT a.question {accepted}) AS accepted_questions,
        w.error, w.attempts, w.lost_leases, d.created_at, w.had_points AS may_have_points,
-       w.text_only, w.points_token IS NOT NULL AS has_text, w.questions_passed, v.traceparent
+       w.text_only, w.points_token IS NOT NULL AS has_text, w.questions_passed, v.traceparent,
+       v.upload, {disabled_of:d} AS disabled
 FROM claimed w
 JOIN documents d ON d.id = w.document_id JOIN collections l ON l.id = d.collection_id
 JOIN document_versions v ON v.document_id = w.document_id AND v.version = w.version

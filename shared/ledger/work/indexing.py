@@ -13,13 +13,15 @@ from shared.domain.spending.usage import Cost
 from shared.domain.stages.attempts import FailedAttempt
 from shared.domain.stages.indexing import ChunkToIndex, EmbeddedChunk, FailedIndexing, IndexOutcome
 from shared.domain.stages.work import Lease, LeaseExtension
-from shared.ledger.documents import accepted_questions
+from shared.ledger.documents import accepted_questions, descriptions
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import states
 from shared.ledger.model.decoding import decoded
 from shared.ledger.model.rows.attempts import failure_rows
 from shared.ledger.model.rows.indexing import chunk_to_index, indexed_rows, written_rows
+from shared.ledger.model.rows.questions import disabled_of, disabled_questions
 from shared.ledger.postgres import statements
+from shared.ledger.postgres.connections import Row
 from shared.ledger.postgres.database import Database, again_after_collision
 from shared.ledger.work import attempt_costs, claims, document_events, failures, leases, reusable_vectors
 from shared.ledger.work.claims import StageWork
@@ -29,8 +31,9 @@ SQL = statements.load(
     __file__,
     {**states.FRAGMENTS, **failures.FRAGMENTS},
     end_indexing=states.END_INDEXING.sets_where("v.dead", "t"),
+    disabled_of=disabled_of,
 )
-CLAIMS = statements.load(Path(__file__).with_name("claims_index.sql"), claims.FRAGMENTS)
+CLAIMS = statements.load(Path(__file__).with_name("claims_index.sql"), claims.FRAGMENTS, disabled_of=disabled_of)
 # The claim of ordinary work under False, and the claim of suspects under True.
 _CLAIM = {False: CLAIMS.claim_to_index, True: CLAIMS.claim_suspects_to_index}
 
@@ -105,10 +108,13 @@ class IndexWork(StageWork):
             texts = [o.chunk for o in outcomes if o.chunk.text_only]
             whole = [o for o in outcomes if not o.chunk.text_only]
             changed = list((await connection.execute(SQL.settle_text, written_rows(texts))).all()) if texts else []
-            changed += (await connection.execute(SQL.settle_indexed, indexed_rows(whole))).all() if whole else []
+            indexed = (await connection.execute(SQL.settle_indexed, indexed_rows(whole))).all() if whole else []
+            changed += indexed
             held = {(row.id, row.version) for row in changed}
             settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) in held]
             stale = [o.chunk for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) not in held]
+            if outdated := _with_other_disabled(settled, indexed):
+                await descriptions.mark(connection, outdated)
             await accepted_questions.mark_waiting(
                 connection, [o.chunk.lease.id for o in settled if o.error and not o.accepted]
             )
@@ -153,3 +159,12 @@ class IndexWork(StageWork):
         async with self._database.begin() as connection:
             await attempt_costs.record(connection, spent)
             await leases.release(connection, "chunks", held, lost=lost)
+
+
+def _with_other_disabled(settled: Sequence[IndexOutcome], indexed: Sequence[Row]) -> list[UUID]:
+    """Return the documents whose disabled questions have changed since their chunks were claimed.
+
+    Their points are updated. The rows were read after the points had been written, so a later change updates them, too.
+    """
+    claimed = {(o.chunk.lease.id, o.chunk.lease.version): o.chunk.disabled for o in settled}
+    return sorted({row.document_id for row in indexed if disabled_questions(row) != claimed[row.id, row.version]})

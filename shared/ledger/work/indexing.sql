@@ -24,7 +24,7 @@ WITH settled AS (
               passed int)
     WHERE {is_given:c} AND c.id = v.id AND c.version = v.version AND c.lease_token = v.token
       AND {SETTLE_INDEXED.applies:c}
-    RETURNING c.id, c.version, CASE WHEN v.questions IS NULL THEN c.content_key END AS content_key, v.questions,
+    RETURNING c.id, c.version, c.document_id, CASE WHEN v.questions IS NULL THEN c.content_key END AS content_key, v.questions,
               v.reasons, v.similarities
 ), described AS (
     UPDATE chunk_contents t SET content = {described}, picture = NULL
@@ -38,7 +38,8 @@ WITH settled AS (
     SET content_key = excluded.content_key, questions = excluded.questions, reasons = excluded.reasons,
         similarities = excluded.similarities
 )
-SELECT id, version FROM settled
+SELECT s.id, s.version, s.document_id, {disabled_of:d} AS disabled
+FROM settled s JOIN documents d ON d.id = s.document_id
 
 -- name: fail_indexing
 -- Record failed attempts to index. A dead chunk keeps the points that earlier claims have written.

@@ -231,6 +231,22 @@ def document_texts(location: IndexLocation, document_id: UUID, version: int) -> 
     return {"must": [*must]}
 
 
+def disabled_questions(location: IndexLocation, document_id: UUID, version: int, without: Sequence[str]) -> Filter:
+    """Select the disabled questions of a document's version, `without` these."""
+    must = [*_of_kind(location, "d"), _equals("document_id", str(document_id)), _equals("version", version)]
+    return {"must": must} | ({"must_not": [{"has_id": list(without)}]} if without else {})
+
+
+def enabled_questions(location: IndexLocation, ids: Sequence[str]) -> Filter:
+    """Select the questions among these ids that searches find."""
+    return {"must": [*_of_kind(location, "q"), {"has_id": list(ids)}]}
+
+
+def earlier_points(location: IndexLocation, ids: Sequence[str], token: int) -> Filter:
+    """Select the points among these ids that claims before `token` have written."""
+    return {"must": [*_of(location), {"has_id": list(ids)}, _below("token", token)]}
+
+
 def hidden_points(location: IndexLocation, document_id: UUID, *, version: int) -> Filter:
     """Select the hidden points of a document's version."""
     of_document = document_points(location, document_id, version=version)

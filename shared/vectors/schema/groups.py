@@ -6,9 +6,9 @@ from typing import Literal
 
 from shared.domain.corpus.index_location import IndexLocation
 
-PointKind = Literal["q", "t"]
-"""Of questions, or of texts: each text is one point of its chunk."""
-KINDS: tuple[PointKind, ...] = ("q", "t")
+PointKind = Literal["q", "t", "d"]
+"""Of questions, of texts (each text is one point of its chunk), or of disabled questions, which no search reads."""
+KINDS: tuple[PointKind, ...] = ("q", "t", "d")
 
 
 def group(location: IndexLocation, kind: PointKind) -> str:

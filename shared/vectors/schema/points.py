@@ -10,7 +10,7 @@ collections, one request searches every channel, and a channel searches the grap
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -21,7 +21,7 @@ from shared.domain.corpus.chunks import ChunkContent, ChunkContext
 from shared.domain.corpus.filterable import FilterableField
 from shared.domain.corpus.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.corpus.index_location import IndexLocation
-from shared.domain.corpus.questions import AcceptedQuestion
+from shared.domain.corpus.questions import AcceptedQuestion, plain
 from shared.domain.text.bm25 import document_vector
 from shared.domain.vectors import Vectors
 from shared.vectors.schema.fields import READABLE_BY, indexed_values
@@ -87,6 +87,7 @@ def points_of(
     extended: bool = False,
     given: bool = False,
     keeps_text: bool = False,
+    disabled: Collection[str] = (),
 ) -> list[Point]:
     """Return the points of a chunk, of its questions and of its accepted questions.
 
@@ -100,6 +101,7 @@ def points_of(
         extended: whether the text's vector includes its questions or its context.
         given: whether `questions` were submitted with the document.
         keeps_text: whether Qdrant has the point of the text already: it is not among the returned points.
+        disabled: questions in plain form whose points no search may find.
     """
     common: dict[str, Any] = {
         "tenant": context.location.tenant,
@@ -125,7 +127,10 @@ def points_of(
     source = {"source": "given"} if given else {}
     for ordinal, (text, vector) in enumerate(questions):
         identity = question_point_id(chunk, version, ordinal)
-        points.append(Point(identity, {"dense": vector}, of_questions | {"question": text} | source))
+        payload = of_questions | {"question": text} | source
+        if disabled and plain(text) in disabled:
+            payload["group"] = group(context.location, "d")
+        points.append(Point(identity, {"dense": vector}, payload))
     for question, vector in accepted:
         payload = of_questions | {"question": question.question, "source": "user"}
         points.append(Point(accepted_point_id(question.id, version), {"dense": vector}, payload))

@@ -266,6 +266,11 @@ class DocumentsApi(Connection):
         """Return a chunk with its document and up to 10 neighbours on each side."""
         return await self.send(get(f"/v1/chunks/{segment(chunk_id)}", ChunkInContext, before=before, after=after))
 
+    async def change_question(self, chunk_id: str, question: str, *, disabled: bool) -> None:
+        """Disable or enable a generated or ready-made question of a chunk: queries match it or not."""
+        path, body = f"/v1/chunks/{segment(chunk_id)}/questions", {"question": question, "disabled": disabled}
+        await self.send(Request("PATCH", path, nothing, body=body, repeatable=True))
+
     async def estimate(self, body: Json) -> Json:
         """Estimate the cost of a load or a rebuild. `body` has the fields of POST /v1/estimates."""
         return await self.send(post("/v1/estimates", Json, body, repeatable=True, slow=True))

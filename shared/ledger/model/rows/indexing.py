@@ -11,6 +11,7 @@ from shared.domain.stages.indexing import ChunkToIndex, IndexOutcome
 from shared.ledger.model.collection_options import options_of
 from shared.ledger.model.rows.attempts import lease_columns, lease_of
 from shared.ledger.model.rows.encoding import encoded
+from shared.ledger.model.rows.questions import disabled_questions
 from shared.ledger.postgres.connections import Row
 
 
@@ -47,6 +48,8 @@ def chunk_to_index(row: Row) -> ChunkToIndex:
         may_have_points=row["may_have_points"],
         traceparent=row["traceparent"],
         job_id=row["job_id"],
+        upload=row["upload"],
+        disabled=disabled_questions(row),
     )
 
 

@@ -12,7 +12,7 @@
 --   removal         sweeps, outdated_objects, erasures
 --   long work       jobs, job_claims, labelled_sets
 --   sources         sources, source_items, source_hints, source_notes, source_checks, syncs
---   users           queries, gaps, accepted_questions, shared_answers, conversations
+--   users           queries, gaps, accepted_questions, disabled_questions, shared_answers, conversations
 --   numbers         tallies, tally_changes, ended_by_minute
 --   webhooks        webhooks, webhook_deliveries
 --   keys            api_keys, audit_log
@@ -963,6 +963,26 @@ CREATE INDEX ix_accepted_questions_document_id ON accepted_questions (document_i
 CREATE INDEX ix_accepted_questions_list ON accepted_questions (collection_id, created_at, id);
 
 CREATE INDEX ix_accepted_questions_removing ON accepted_questions (due_at) WHERE state = 'removing';
+
+-- Questions of chunks that an editor has disabled: queries do not match them. A row applies to every version and build of
+-- the document that has the text; it is deleted with the last one.
+CREATE TABLE disabled_questions (
+    document_id uuid NOT NULL,  -- the public id
+    text_hash bytea NOT NULL,  -- SHA-256 of the chunk's text
+    question text NOT NULL,  -- in plain form
+    tenant text NOT NULL,
+    collection text NOT NULL,  -- its name
+    -- The span of the chunk in this file: another build may divide the file differently.
+    upload text NOT NULL,
+    span_start integer NOT NULL,
+    span_end integer NOT NULL,
+    disabled_by text,  -- name of the key; null without keys
+    disabled_at timestamptz NOT NULL DEFAULT now(),
+    token bigint NOT NULL DEFAULT nextval('fencing'),  -- claims with smaller tokens do not know the row
+    CONSTRAINT pk_disabled_questions PRIMARY KEY (document_id, text_hash, question)
+);
+
+CREATE INDEX ix_disabled_questions_tenant ON disabled_questions (tenant, collection);
 
 -- Answers that users share by a link.
 CREATE TABLE shared_answers (
