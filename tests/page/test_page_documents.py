@@ -209,3 +209,34 @@ async def test_own_question_is_added_changed_and_removed(visit, deployment):
     await until(lambda: are("May I moor in winter?"))
     await changed.get_by_role("button", name="Remove").click()
     await until(are)
+
+
+async def test_generated_question_is_switched_off_and_on(visit, deployment):
+    page = visit.page
+    deployment.ingest({"lock.md": "# Lock\n\nThe lock closes at dusk."}, collection="off")
+    [document] = deployment.wait_until_settled(1, collection="off")
+    [chunk] = deployment.client.get(f"/v1/documents/{document['id']}/chunks").json()["items"]
+    text = next(each["text"] for each in chunk["questions"] if each["passed"])
+
+    def matched():
+        reply = deployment.client.post("/v1/retrieve", json={"question": text, "collection": "off"})
+        return reply.json()["chunks"][0]["matched_question"]
+
+    await visit.go(f"/documents/{document['id']}")
+    row = page.locator(".detail .questions li").filter(has=page.get_by_text(text, exact=True))
+    assert matched() == text
+    await row.get_by_role("button", name=f"Switch off: {text}", exact=True).focus()
+    await page.keyboard.press("Enter")
+
+    await expect(row.get_by_role("img", name="switched off")).to_be_visible()
+    await expect(row).to_contain_text("switched off")
+    await expect(row.get_by_text(text, exact=True)).to_have_css("text-decoration-line", "line-through")
+    await expect(row.get_by_role("button", name=f"Switch on: {text}", exact=True)).to_be_focused()
+    await expect(page.locator(".notice")).to_contain_text("Question switched off.")
+    assert matched() != text
+    await require_accessible(page)
+    await page.keyboard.press("Enter")
+
+    await expect(row.get_by_role("img", name="kept")).to_be_visible()
+    await expect(row.get_by_role("button", name=f"Switch off: {text}", exact=True)).to_be_focused()
+    assert matched() == text

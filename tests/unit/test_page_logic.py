@@ -208,6 +208,12 @@ def test_frame_follows_rights_of_key():
     means="a changed question is added to the former one",
 )
 @guards(
+    "api/web/parts/chunk-questions.js",
+    "{ body: { question: text, disabled } }",
+    "{ body: { question: text, disabled: !disabled } }",
+    means="a question is switched on instead of off",
+)
+@guards(
     "api/web/parts/state.js",
     'return document.outdated ? "retry" : "replace";',
     'return "retry";',

@@ -1,4 +1,4 @@
-// The questions of a chunk in the reader. Own questions are added, changed and removed.
+// The questions of a chunk in the reader. Own questions are added, changed and removed; others are switched off and on.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
@@ -24,7 +24,7 @@ export function questionsOf(chunk, collection, then) {
   const rows = chunk.questions.map((each) =>
     each.accepted && each.accepted.id === writing.id
       ? html`<li>${form(chunk, collection, then)}</li>`
-      : question(each, collection, then));
+      : question(each, chunk.id, collection, then));
   return html`${rows.length ? html`<ul class="questions" role="list">${rows}</ul>` : nothing}
     ${may("manage") ? adding(chunk, collection, then) : nothing}`;
 }
@@ -105,19 +105,47 @@ async function remove(id, collection, then) {
   }
 }
 
-/** @param {Api["ChunkQuestion"]} each @param {string} collection @param {() => unknown} then */
-function question(each, collection, then) {
+/** @param {Api["ChunkQuestion"]} each @param {string} chunk its id @param {string} collection @param {() => unknown} then */
+function question(each, chunk, collection, then) {
   const isRemoved = each.accepted?.state === "removing";
-  const why = [each.reason, ORIGIN[each.source], isRemoved ? say`being removed` : ""].filter(Boolean).join(" \u00b7 ");
-  return html`<li class=${each.passed === false ? "dropped" : ""}>${markOf(each.passed)}
+  const why = [offBy(each), each.reason, ORIGIN[each.source], isRemoved ? say`being removed` : ""];
+  const reasons = why.filter(Boolean).join(" \u00b7 ");
+  return html`<li class=${each.disabled ? "off" : each.passed === false ? "dropped" : ""}>${markOf(each)}
     <span class="grow"><span dir="auto">${each.text}</span>
-    ${why ? html`<span class="soft small">${why}</span>` : nothing}</span>
+    ${reasons ? html`<span class="soft small">${reasons}</span>` : nothing}</span>
     ${each.accepted && !isRemoved ? actionsOf(each.accepted.id, each.text, collection, then) : nothing}
+    ${!each.accepted && each.passed && may("manage") ? switchOf(each, chunk, then) : nothing}
     <span class="soft small number">${each.similarity === null ? "" : score(each.similarity)}</span></li>`;
 }
 
-/** @param {boolean | null} passed */
-function markOf(passed) {
+/** Return who has switched a question off, in words. @param {Api["ChunkQuestion"]} each */
+function offBy({ disabled, disabled_by: by }) {
+  if (!disabled) return "";
+  return by ? say`switched off by ${by}` : say`switched off`;
+}
+
+/** @param {Api["ChunkQuestion"]} each @param {string} chunk its id @param {() => unknown} then */
+function switchOf({ text, disabled }, chunk, then) {
+  const name = disabled ? say`Switch on: ${text}` : say`Switch off: ${text}`;
+  return html`<button class="quiet" aria-label=${name} @click=${() => change(text, !disabled, chunk, then)}
+    >${disabled ? say`Switch on` : say`Switch off`}</button>`;
+}
+
+/** @param {string} text @param {boolean} disabled @param {string} chunk its id @param {() => unknown} then */
+async function change(text, disabled, chunk, then) {
+  try {
+    await send("PATCH", `/v1/chunks/${chunk}/questions`, { body: { question: text, disabled } });
+    if (disabled) notify(say`Question switched off. It does not find this chunk any more.`);
+    else notify(say`Question switched on. It finds this chunk again.`);
+    await then();
+  } catch (problem) {
+    notify(problem.message);
+  }
+}
+
+/** @param {Api["ChunkQuestion"]} each */
+function markOf({ passed, disabled }) {
+  if (disabled) return html`<span class="soft" role="img" aria-label=${say`switched off`}>${icon("minus")}</span>`;
   if (passed === null) {
     return html`<span class="soft" role="img" aria-label=${say`not checked yet`}>${icon("circle-dashed")}</span>`;
   }

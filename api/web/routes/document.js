@@ -367,7 +367,8 @@ function toDropped() {
   open(shown.chunks[index], /** @type {HTMLElement} */ (document.activeElement));
 }
 
-const kept = (/** @type {Api["ChunkView"]} */ chunk) => chunk.questions.filter((question) => question.passed).length;
+const kept = (/** @type {Api["ChunkView"]} */ chunk) =>
+  chunk.questions.filter((question) => question.passed).length - chunk.disabled_questions;
 const dropped = (/** @type {Api["ChunkView"]} */ chunk) =>
   chunk.questions.filter((question) => question.passed === false).length;
 
@@ -390,6 +391,7 @@ function row(chunk) {
   /** @param {Event & {currentTarget: HTMLElement}} event */
   const choose = (event) => open(chunk, event.currentTarget);
   const [headings, text] = [path(within(chunk)), opening(chunk.text, 160)];
+  const [lost, off] = [dropped(chunk), chunk.disabled_questions];
   return html`<button class="row-main quiet" aria-current=${String(shown.open?.id === chunk.id)} @click=${choose}>
       <span class="name clip" dir="auto"
         ><span class="soft number">${chunk.ordinal + 1}</span> ${headings || text}</span>
@@ -397,7 +399,8 @@ function row(chunk) {
     ${chunk.state === "dead"
       ? stateMark("failed")
       : html`<span class="small number">${say`${kept(chunk)} kept`}</span>`}
-    <span class="soft small number middle-only">${dropped(chunk) ? say`${dropped(chunk)} dropped` : nothing}</span>`;
+    <span class="soft small number middle-only">${lost ? say`${lost} dropped` : nothing}
+      ${lost && off ? html`<br>` : nothing}${off ? say`${off} off` : nothing}</span>`;
 }
 
 /** Return the chunk's headings without the document's title. @param {Api["ChunkView"]} chunk */

@@ -1419,4 +1419,13 @@ export default {
   "With feedback": "Mit Rückmeldung",
   "another key": "anderer Schlüssel",
   "Your key may not read documents and answers.": "Ihr Schlüssel darf keine Dokumente und Antworten lesen.",
+  "Question switched off. It does not find this chunk any more.": "Frage ausgeschaltet. Sie findet diesen Abschnitt nicht mehr.",
+  "Question switched on. It finds this chunk again.": "Frage eingeschaltet. Sie findet diesen Abschnitt wieder.",
+  "Switch off": "Ausschalten",
+  "Switch off: {0}": "Ausschalten: {0}",
+  "Switch on": "Einschalten",
+  "Switch on: {0}": "Einschalten: {0}",
+  "switched off": "ausgeschaltet",
+  "switched off by {0}": "ausgeschaltet von {0}",
+  "{0} off": "{0} ausgeschaltet",
 };

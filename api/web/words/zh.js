@@ -1420,4 +1420,13 @@ export default {
   "With feedback": "有反馈",
   "another key": "其他密钥",
   "Your key may not read documents and answers.": "您的密钥无权读取文档和回答。",
+  "Question switched off. It does not find this chunk any more.": "问题已停用，不再找到此文本块。",
+  "Question switched on. It finds this chunk again.": "问题已启用，可再次找到此文本块。",
+  "Switch off": "停用",
+  "Switch off: {0}": "停用：{0}",
+  "Switch on": "启用",
+  "Switch on: {0}": "启用：{0}",
+  "switched off": "已停用",
+  "switched off by {0}": "由 {0} 停用",
+  "{0} off": "停用 {0}",
 };

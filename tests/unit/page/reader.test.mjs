@@ -4,11 +4,15 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { drawn, openPage, settled } from "./browser.mjs";
 
-const QUESTION = { passed: true, reason: null, similarity: 0.5, accepted: null };
+const QUESTION = {
+  passed: true, reason: null, similarity: 0.5, accepted: null, disabled: false, disabled_by: null, disabled_at: null,
+};
+const OFF = { disabled: true, disabled_by: "editor", disabled_at: "2026-10-01T08:00:00Z" };
 const OWN = { id: "own", state: "indexed", query_id: null, at: "2026-10-01T08:00:00Z" };
 const CHUNK = {
   id: "chunk", ordinal: 0, text: "All staff get 30 days.", heading_path: [], page: null, confidence: null, span: [0, 22], state: "indexed",
   error: null, attempts: [], usage: { calls: 1, prompt_tokens: 600, completion_tokens: 33, cost: 0.0004 },
+  disabled_questions: 0,
   questions: [
     { ...QUESTION, text: "How many days of leave are there?", source: "generated" },
     { ...QUESTION, text: "How long is the holiday?", source: "user", accepted: OWN },
@@ -21,7 +25,7 @@ const DOCUMENT = {
 };
 
 /** Open a document's first chunk; `sent` has the requests that change something. */
-async function read({ chunk = {}, document = {} } = {}) {
+async function read({ chunk = {}, document = {}, refusal = null } = {}) {
   const sent = [];
   const load = openPage({
     path: "/documents/leave",
@@ -30,6 +34,7 @@ async function read({ chunk = {}, document = {} } = {}) {
       if (method === "DELETE") return new Response(null, { status: 204 });
       if (method === "POST") return { outcome: "accepted" };
       if (path === "/v1/events") return new Promise(() => {});
+      if (method === "PATCH") return refusal ?? {};
       if (path.startsWith("/v1/documents/leave/chunks")) return { items: [{ ...CHUNK, ...chunk }], next_cursor: null, previous_cursor: null };
       if (path === "/v1/documents/leave") return { ...DOCUMENT, ...document };
       return { items: [], next_cursor: null };
@@ -78,6 +83,38 @@ test("only own questions can be removed", async () => {
   shown().handler("click", "Remove")();
   await settled();
   assert.deepEqual(sent, [["DELETE", "/v1/collections/handbook/accepted-questions/own", undefined]]);
+  unload();
+});
+
+test("generated question is switched off", async () => {
+  const { shown, sent, unload } = await read();
+  assert.equal(shown().html.match(/>Switch off</g).length, 1);
+  shown().handler("click", "Switch off: How many days of leave are there?")();
+  await settled();
+  const body = { question: "How many days of leave are there?", disabled: true };
+  assert.deepEqual(sent, [["PATCH", "/v1/chunks/chunk/questions", body]]);
+  unload();
+});
+
+test("question that is off says so and can be switched on", async () => {
+  const questions = [
+    { ...QUESTION, ...OFF, text: "May I fly?", source: "generated" },
+    { ...QUESTION, ...OFF, disabled_by: null, text: "May I sail?", source: "given" },
+    { ...QUESTION, passed: false, reason: "too short", text: "Fly?", source: "generated" },
+    { ...QUESTION, passed: null, text: "Is it new?", source: "generated" },
+  ];
+  const { shown, sent, unload } = await read({ chunk: { questions, disabled_questions: 2 } });
+  const { html, text } = shown();
+  assert.equal(html.match(/<li class="off"/g).length, 2);
+  assert.equal(html.match(/role="img" aria-label="switched off"/g).length, 2);
+  assert.match(text, /May I fly\?\s+switched off by editor/);
+  assert.match(text, /May I sail\?\s+switched off \u00b7 supplied with the document/);
+  assert.match(text, /0 kept/);
+  assert.match(text, /1 dropped\s*2 off/);
+  assert.deepEqual(html.match(/Switch (on|off): [^"]*/g), ["Switch on: May I fly?", "Switch on: May I sail?"]);
+  shown().handler("click", "Switch on: May I fly?")();
+  await settled();
+  assert.deepEqual(sent, [["PATCH", "/v1/chunks/chunk/questions", { question: "May I fly?", disabled: false }]]);
   unload();
 });
 
