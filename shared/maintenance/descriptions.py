@@ -34,8 +34,8 @@ async def update_points(descriptions: Descriptions, index: Index, claimed: Seque
 async def update_now(descriptions: Descriptions, index: Index, documents: Sequence[UUID]) -> None:
     """Update the points of documents until no change is left, also if another process is updating them.
 
-    If Qdrant rejects the update, the other process does not finish, or the ledger does not answer any more, the scheduler
-    continues.
+    The scheduler continues if Qdrant rejects the update, the other process does not finish, or the ledger does not
+    answer any more.
     """
     waited = 0.0
     with suppress(Transient):
