@@ -333,6 +333,12 @@ def test_batches_are_shown_and_cancelled():
     "breaks: true }",
     means="wrapped passages break in the middle of sentences",
 )
+@guards(
+    "api/web/parts/markdown.js",
+    'tabindex="0" role="group"',
+    'tabindex="0" role="region"',
+    means="each table of a passage is a landmark of the screen",
+)
 def test_markdown_becomes_words_never_markup():
     assert passes("markdown")
 

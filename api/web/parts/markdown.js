@@ -81,7 +81,7 @@ function table(token, cite, isMarked = () => false) {
   const row = (cells, index) => html`<tr class=${isMarked(index) ? "cited-row" : nothing}>${cells.map(
     (cell) => html`<td class=${side(cell)}>${inlines(cell.tokens, cite)}</td>`,
   )}</tr>`;
-  return html`<div class="table-box" tabindex="0" role="region" aria-label=${say`Table`}><table>
+  return html`<div class="table-box" tabindex="0" role="group" aria-label=${say`Table`}><table>
     <thead><tr>${token.header.map(head)}</tr></thead>
     <tbody>${token.rows.map(row)}</tbody>
   </table></div>`;
