@@ -11,9 +11,10 @@ from tests.page.conftest import until, visiting
 from tests.page.screens import fits, require_accessible
 from tests.support.pdfs import acting_pdf, japanese_pdf, pdf
 from tests.support.pictures import picture, saved
+from tests.support.planted import guards
 
 ABROAD = "http://evil.example/"
-FILLER = [f"Line {number} of the page speaks of the tides and of nothing else." for number in range(4)]
+FILLER = [f"Line {number} of the page speaks of the tides and of nothing else." for number in range(6)]
 HARBOUR = [
     "The harbour master registers every ves-",
     "sel before its departure. A fee of 4.50 euros",
@@ -44,13 +45,14 @@ MARKED = """() => [...document.querySelectorAll(".page-mark")].map((mark) => {
 
 @pytest.fixture(scope="module")
 def originals(deployment):
-    """The ids of a PDF of four pages, a PDF that acts, pictures, and spreadsheets, by name."""
+    """The ids of a PDF of four chunks, a PDF of one, a PDF that acts, a picture and a spreadsheet, by name."""
     if "read" not in deployment.processes:
         deployment.worker("read")
     deployment.client.put("/v1/collections/originals", json={"chunk_max_chars": 400}).raise_for_status()
     pages = [[*FILLER, f"Page {number} is about the {subject}."] for number, subject in enumerate(["sea", "wind"], 1)]
     files = {
-        "harbour.pdf": pdf([*pages, [*HARBOUR], ["The last page has no fee.", *FILLER]]),
+        "harbour.pdf": pdf([*pages, [*HARBOUR], [*FILLER, "The last page has no fee."]]),
+        "dues.pdf": pdf([["The dues are paid in spring."], ["A late payer waits."]]),
         "acting.pdf": acting_pdf(["This page acts by itself, or so its author hoped."], ABROAD),
         "pier.png": saved([picture("The pier closes at night.")], "PNG"),
         "ships.csv": "\n".join(["ship,weight,place", *ROWS, ""]).encode(),
@@ -99,6 +101,33 @@ async def test_cited_sentence_is_highlighted_on_page(visit, deployment, original
     [first, _] = await page.evaluate("[...document.querySelectorAll('.page-mark')].map((mark) => mark.offsetLeft)")
     left = await page.locator(".text-layer > span", has_text="sel before").evaluate("(span) => span.offsetLeft")
     assert first > left + 50  # the words in front of the sentence are not marked
+
+
+@guards(
+    "api/web/parts/pdf.js",
+    "const CONTINUED = 3;",
+    "const CONTINUED = 1;",
+    means="a passage is looked for only on the page on which it starts",
+)
+@guards(
+    "api/web/parts/pdf.js",
+    "first + (found.marks[0]?.page ?? 0)",
+    "first",
+    means="a PDF opens where the passage starts, not at the cited sentence",
+)
+async def test_sentence_on_next_page_of_passage_opens_there(visit, deployment, originals):
+    page, document = visit.page, originals["dues.pdf"]
+    chunk = chunk_with(deployment, document, "dues")
+    assert chunk["page"] == 1
+    status = page.locator(".original [role=status]")
+    await visit.go(f"/documents/{document}?chunk={chunk['id']}&view=original")
+    await expect(status).to_have_text("Page 1 of 2. The passage is highlighted. It continues on page 2.")
+    assert await marked(page) == ["The dues are paid in spring."]
+
+    cited = f"{chunk['text'].index('A late')}-{len(chunk['text'])}"
+    await visit.go(f"/documents/{document}?chunk={chunk['id']}&view=original&cited={cited}")
+    await expect(status).to_have_text("Page 2 of 2. The cited sentence is highlighted.")
+    assert await marked(page) == ["A late payer waits."]
 
 
 async def test_originals_are_accessible(visit, originals):
