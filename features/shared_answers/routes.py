@@ -26,6 +26,7 @@ from shared.http.state import ServicesDep
 from shared.http.strict_route import StrictRoute
 from shared.query.answer.answer import Passage, Support
 from shared.query.answer.citations import CitationOrder
+from shared.query.answer.extractive import quoted_sentences
 from shared.query.answer.support import supporting
 from shared.settings import Settings
 
@@ -122,8 +123,9 @@ def _cited(answer: str) -> list[int]:
 
 def _view(answer: SharedAnswer) -> SharedAnswerView:
     """Return the view, with the supporting sentences: with 20 long passages they take 50 ms."""
-    passages = [Passage(each.number, each.content.text, language=each.content.language) for each in answer.sources]
-    support = supporting(answer.answer, passages)
+    passages = [_passage(each) for each in answer.sources]
+    found_by = quoted_sentences if answer.form == "extractive" else supporting
+    support = found_by(answer.answer, passages)
     return SharedAnswerView(
         id=answer.id,
         collection=answer.collection,
@@ -135,6 +137,11 @@ def _view(answer: SharedAnswer) -> SharedAnswerView:
         expires_at=answer.expires_at,
         sources=[_source(source, support) for source in answer.sources],
     )
+
+
+def _passage(source: SharedSource) -> Passage:
+    content = source.content
+    return Passage(source.number, content.text, content.title, content.heading_path, language=content.language)
 
 
 def _source(source: SharedSource, support: Sequence[Support]) -> SharedSourceView:

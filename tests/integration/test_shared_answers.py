@@ -37,8 +37,8 @@ async def leave(once):
 
 
 @asynccontextmanager
-async def sharing(settings, services):
-    """Yield a client of an API with keys that shares answers."""
+async def sharing(settings, services=None):
+    """Yield a client of an API with keys that shares answers; it builds its services if there are none."""
     changed = with_keys(settings).model_copy(update={"shared_answer_retention_days": 7})
     async with calling(changed, services) as client:
         yield client
@@ -80,8 +80,8 @@ async def make_due(services, age):
 
 @guards(
     "features/shared_answers/routes.py",
-    "support = supporting(answer.answer, passages)",
-    "support = supporting('', passages)",
+    "support = found_by(answer.answer, passages)",
+    "support = found_by('', passages)",
     means="a shared answer does not name the sentences that support it",
 )
 async def test_shared_answer_has_supporting_sentences(services, settings, provider):
@@ -95,6 +95,27 @@ async def test_shared_answer_has_supporting_sentences(services, settings, provid
 
     supporting = [source["text"][start:end] for start, end in source["sentences"]]
     assert supporting == ["The documents say so in chapter two."]
+
+
+@guards(
+    "features/shared_answers/routes.py",
+    'quoted_sentences if answer.form == "extractive" else supporting',
+    "supporting",
+    means="a shared quotation of a row highlights the header of its table",
+)
+async def test_shared_quotation_has_sentences_of_its_answer(services, settings, provider):
+    fees = "# Fees\n\n| Ship | Fee |\n|---|---|\n| Ketch | 4 euros |\n| Brig | 9 euros |\n"
+    await add(services, {"text": fees, "external_id": "fees.md"})
+    async with sharing(settings.model_copy(update={"answering": "extractive"})) as client:
+        alice = as_tenant("alice")
+        question = {"question": "Ship Brig: which fee?"}
+        reply = (await client.post("/v1/query", json=question, headers=alice)).raise_for_status().json()
+        body = {"query_id": reply["metadata"]["query_id"], "answer": reply["answer"]}
+        answer = (await client.post("/v1/shared-answers", json=body, headers=alice)).raise_for_status().json()
+
+    [citation], [source] = reply["citations"], answer["sources"]
+    assert "Ship: Brig; Fee: 9 euros" in answer["answer"]
+    assert source["sentences"] == citation["sentences"]
 
 
 async def test_colleague_opens_answer_with_its_passages(services, settings, leave):

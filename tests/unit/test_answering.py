@@ -8,7 +8,7 @@ from shared.domain.spending.usage import Usage
 from shared.providers.chat import Completion
 from shared.providers.embedding import Prefixes, free
 from shared.query.answer import NOTHING_FOUND, Answer, ExtractiveAnswerer, GenerativeAnswerer, Passage, Support
-from shared.query.answer.extractive import LEAD, UNCERTAIN_LEAD
+from shared.query.answer.extractive import LEAD, UNCERTAIN_LEAD, quoted_sentences
 from shared.query.answer.quotes import candidates
 from shared.query.answer.selection import MAX_SENTENCES, ranked_by
 from shared.query.retrieve.chunks import Cosines
@@ -350,3 +350,19 @@ async def test_introduction_and_item_support_their_quote():
 
     assert answer.text.startswith(f"{LEAD}\n\n> A lease ends: after sixty seconds [1]")
     assert [text[start:end] for start, end in answer.sentences_of(1)[:2]] == ["A lease ends:", "after sixty seconds,"]
+
+
+@guards(
+    "shared/query/answer/extractive.py",
+    "sorted(passages, key=lambda passage: passage.number)",
+    "list(passages)",
+    means="a quote of two passages is found in the one that is not cited",
+)
+async def test_quoted_sentences_are_found_by_answer():
+    fees = "| Ship | Fee |\n|---|---|\n| Brig | 9 euros |\n| Ketch | 4 dollars |"
+    passages = [Passage(1, fees, cosines=NEAR), Passage(2, f"{fees}\n| Yawl | nothing |", cosines=NEAR)]
+    answer = await ExtractiveAnswerer(WordEmbedder()).answer("Ship: Brig; Fee: 9 euros?", passages)
+
+    assert answer.text == f"{LEAD}\n\n> Ship: Brig; Fee: 9 euros [1]"
+    assert [fees[start:end] for start, end in answer.sentences_of(1)] == ["| Brig | 9 euros |"]
+    assert quoted_sentences(answer.text, reversed(passages)) == answer.support

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from shared.domain.errors import Permanent
 from shared.providers.embedding import Embedder, cosines_of, embed_each
-from shared.query.answer.answer import Answer, Form, Passage, nothing_found
+from shared.query.answer.answer import Answer, Form, Passage, Support, nothing_found
 from shared.query.answer.certainty import is_supported, may_answer, strengths_of
-from shared.query.answer.quotes import Quote
+from shared.query.answer.quotes import Quote, candidates
 from shared.query.answer.selection import of_answers, select, shortlist, turned
 
 LEAD = "Quoted from the documents:"
@@ -73,9 +73,26 @@ class ExtractiveAnswerer:
         yield answer
 
 
+def quoted_sentences(text: str, passages: Iterable[Passage]) -> tuple[Support, ...]:
+    """Return the sentences of an answer of this module in the passages that it cites, in order of the passages.
+
+    They are found by the answer's lines. Its words are not enough: a quoted row also has the words of its header.
+    """
+    lines = set(text.splitlines())
+    ordered = sorted(passages, key=lambda passage: passage.number)
+    return _support(quote for quote in candidates(ordered) if _line(quote) in lines)
+
+
 def _answer(lead: str, quotes: Sequence[Quote], *, is_certain: bool) -> Answer:
-    lines = [lead, "", *(f"> {quote.text} [{quote.number}]" for quote in quotes)]
+    lines = [lead, "", *map(_line, quotes)]
     cited = dict.fromkeys(quote.number for quote in quotes)
+    return Answer("\n".join(lines), tuple(cited), form="extractive", is_certain=is_certain, support=_support(quotes))
+
+
+def _line(quote: Quote) -> str:
+    return f"> {quote.text} [{quote.number}]"
+
+
+def _support(quotes: Iterable[Quote]) -> tuple[Support, ...]:
     support = {each for quote in quotes for each in quote.supports}
-    ordered = tuple(sorted(support, key=lambda each: (each.number, each.start)))
-    return Answer("\n".join(lines), tuple(cited), form="extractive", is_certain=is_certain, support=ordered)
+    return tuple(sorted(support, key=lambda each: (each.number, each.start)))
