@@ -21,7 +21,7 @@ async def test_reference_shows_operations_with_working_requests(visit, deploymen
     await page.get_by_label("Search the reference").fill("retrieve chunks")
     await page.locator(".operation", has_text="/v1/retrieve").locator("summary").first.click()
     shown = page.locator(".operation .card")
-    await expect(shown.get_by_role("region", name="Fields of the body").first).to_contain_text("top_k")
+    await expect(shown.get_by_role("group", name="Fields of the body").first).to_contain_text("top_k")
     await expect(shown).to_contain_text("Problem details (RFC 9457): 400")
     command = shlex.split(await shown.locator("pre").last.inner_text())
     assert command[-1] == f"{visit.base}/v1/retrieve"

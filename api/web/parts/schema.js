@@ -143,7 +143,7 @@ export function fields(given, schemas, label, depth = 0) {
  * @param {string} label
  */
 export function table(rows, schemas, label) {
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${label}><table class="fields">
+  return html`<div class="scrolls" tabindex="0" role="group" aria-label=${label}><table class="fields">
     <caption class="hidden">${label}</caption>
     <thead><tr>
       <th scope="col">${say`name`}</th><th scope="col">${say`type`}</th><th scope="col">${say`meaning`}</th>

@@ -57,7 +57,7 @@ export function heat(entered, rows) {
     const level = HEATS.filter((from) => value >= from).length;
     return html`<td class="number heat-${level} ${value === best[column] ? "best" : ""}">${score(value)}</td>`;
   };
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Similarities`}><table class="heat">
+  return html`<div class="scrolls" tabindex="0" role="group" aria-label=${say`Similarities`}><table class="heat">
     <thead><tr>
       <th>${say`question`}</th>${entered.map((each) => html`<th scope="col" dir="auto">${each}</th>`)}
     </tr></thead>

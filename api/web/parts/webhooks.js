@@ -120,7 +120,7 @@ function log(hook) {
       await post(`/v1/webhooks/${hook.id}/deliveries/${each.id}/retry`);
       await read(hook.id);
     });
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Recent deliveries`}><table>
+  return html`<div class="scrolls" tabindex="0" role="group" aria-label=${say`Recent deliveries`}><table>
     <caption class="hidden">${say`The last ${SHOWN} deliveries`}</caption>
     <thead><tr>
       <th scope="col">${say`event`}</th>
