@@ -230,9 +230,7 @@ function usage(all) {
   if (!all.length) return html`<p class="soft">${say`No usage yet.`}</p>`;
   return table({ label: say`Usage`, rows: all, columns: [
     { words: say`Collection`, cell: collectionOf, main: true },
-    { words: say`Purpose`, cell: (each) => PURPOSES[each.kind] },
-    { words: say`Model`, cell: (each) => each.model },
-    { words: say`Tier`, cell: (each) => each.tier },
+    { words: say`Model`, cell: modelOf },
     { words: say`Calls`, cell: (each) => count(each.calls), number: true },
     { words: say`Tokens`, cell: (each) => count(each.prompt_tokens + each.completion_tokens), number: true },
     { words: say`Cached`, cell: cached, number: true },
@@ -243,6 +241,10 @@ function usage(all) {
 /** @param {Api["UsageView"]} usage */
 const collectionOf = ({ collection: name }) => (name
   ? html`<a href=${`${ROOT}/collections/${encodeURIComponent(name)}`}>${name}</a>` : say`deleted`);
+
+/** @param {Api["UsageView"]} usage */
+const modelOf = ({ model, kind, tier }) => html`<span>${model}
+  <br><span class="soft">${PURPOSES[kind]} \u00b7 ${tier}</span></span>`;
 
 /** @param {Api["UsageView"]} usage */
 const cached = ({ cached_tokens: tokens, prompt_tokens: all }) =>

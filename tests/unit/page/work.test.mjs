@@ -104,8 +104,8 @@ test("embedded models are free", async () => {
   const calls = { collection: "default", kind: "embed", model: "minilm", tier: "standard", prompt_tokens: 10, completion_tokens: 0, cached_tokens: 0, calls: 3 };
   const screen = await openWork({ usage: [{ ...calls, cost: 0 }, { ...calls, model: "other", cost: null }] });
   const { text } = drawn(screen.view());
-  assert.match(text, /minilm standard 3 10 free/);
-  assert.match(text, /other standard 3 10 price not set/);
+  assert.match(text, /minilm embedding \u00b7 standard 3 10 free/);
+  assert.match(text, /other embedding \u00b7 standard 3 10 price not set/);
   screen.unload();
 });
 
