@@ -20,6 +20,7 @@ TITLES = {
     "zh-CN": {"/ask": "提问", "/documents": "文档", "/work": "处理状态", "/keys": "密钥"},
 }
 TAGS = {"de-DE": "de", "zh-CN": "zh-Hans"}
+CATALOGUES = re.compile(r"/words/\w+\.js")  # the query names a screen, whose words are requested first
 # The texts of elements, each on its own, and the labels for screen readers. Texts of documents and of users have `dir`.
 VISIBLE = """() => {
     const texts = [];
@@ -119,7 +120,7 @@ async def test_missing_catalogue_falls_back_to_english(browser, deployment):
     base = f"http://127.0.0.1:{deployment.port}"
     async with visiting(browser, base, locale="de-DE") as visit:
         visit.allowed = ("net::ERR_FAILED",)
-        await visit.page.route("**/words/de.js", lambda route: route.abort())
+        await visit.page.route(CATALOGUES, lambda route: route.abort())
         await visit.go("/documents")
         await expect(visit.page.locator("h1")).to_have_text("Documents")
         await expect(visit.page.locator("html")).to_have_attribute("lang", "en")
@@ -148,7 +149,7 @@ async def test_late_catalogue_does_not_prevent_preloading(foreign):
     catalogue = LateFile()
     modules = []
     visit.page.on("request", lambda each: modules.append(each.url.rpartition("/")[2]))
-    await visit.page.route("**/words/*.js", catalogue.handle)
+    await visit.page.route(CATALOGUES, catalogue.handle)
     await visit.page.goto(f"{visit.base}/documents", wait_until="load")
     await asyncio.wait_for(catalogue.asked.wait(), TIMEOUT / 1000)
     assert "audit.js" not in modules
@@ -170,10 +171,10 @@ async def test_catalogue_is_requested_while_modules_load(foreign):
     visit, locale = foreign
     library = LateFile()
     await visit.page.route("**/vendor/lit-html.js", library.handle)
-    async with visit.page.expect_request("**/words/*.js") as requested:
+    async with visit.page.expect_request(CATALOGUES) as requested:
         await visit.page.goto(f"{visit.base}/documents", wait_until="commit")
         await asyncio.wait_for(library.asked.wait(), TIMEOUT / 1000)
-    assert (await requested.value).url.endswith(f"/words/{locale[:2]}.js")
+    assert (await requested.value).url.endswith(f"/words/{locale[:2]}.js?documents")
     library.free.set()
     await expect(visit.page.locator("h1")).to_have_text(TITLES[locale]["/documents"])
 
