@@ -103,23 +103,6 @@ async def test_small_files_are_uploaded_together(visit, deployment, tmp_path):
     assert deployment.client.get(f"/v1/documents/{first['id']}/content").content == files[0].read_bytes()
 
 
-async def test_trial_of_text_stores_nothing(visit, deployment):
-    before = deployment.client.get("/v1/status").json()["documents"]
-    await visit.go("/lab/try")
-    await visit.page.get_by_label("Text").fill("# Leave\n\nEverybody has thirty days of leave a year.")
-    await visit.page.get_by_role("button", name="Generate questions").click()
-    await expect(visit.page.locator("[role=status]").filter(has_text="kept")).to_be_visible()
-    await expect(visit.page.locator(".card .questions li").first).to_be_visible()
-    for number, question in enumerate(("How many days of leave are there?", "Who signs?"), 1):
-        await visit.page.get_by_label("Question", exact=True).fill(question)
-        await visit.page.keyboard.press("Enter")
-        await expect(visit.page.locator(".heat thead th")).to_have_count(1 + number)
-    await expect(visit.page.locator(".heat .best").first).to_be_visible()
-    assert deployment.client.get("/v1/status").json()["documents"] == before
-    await visit.page.get_by_role("button", name="Save as document").click()
-    await expect(visit.page.locator(".notice")).to_contain_text("Saved as a document in")
-
-
 # All sliders are moved before the page is drawn again.
 MOVE_SLIDERS = """() => {
     for (const slider of document.querySelectorAll("input[type=range]")) {

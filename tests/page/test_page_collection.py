@@ -43,25 +43,6 @@ async def test_calibrated_collection_fits_a_narrow_window(visit, deployment):
     assert await fits(visit.page)
 
 
-async def test_point_count_shows_its_age(visit):
-    page = visit.page
-    changes = {}
-
-    async def aged(route):
-        reply = await route.fetch()
-        await route.fulfill(response=reply, json=await reply.json() | changes)
-
-    await visit.go("/collections/default")
-    await expect(page.locator(".counts")).to_contain_text(
-        re.compile(r"\d+ points? \(counted (just now|\d+ (s|min) ago)\)")
-    )
-    await page.route("**/v1/collections/default", aged)
-    for seconds, age in ((12.4, "12 s"), (400, "7 min")):
-        changes["points_age_seconds"] = seconds
-        await page.reload()
-        await expect(page.locator(".counts")).to_contain_text(f"(counted {age} ago)")
-
-
 async def test_changed_option_is_estimated_and_saved(visit, deployment):
     deployment.client.put("/v1/collections/options", json={"questions_per_chunk": 4})
     page = visit.page

@@ -34,31 +34,6 @@ async def test_link_selects_its_collection(visit, other):
     await expect(chooser).to_have_value("default")
 
 
-async def test_retry_waits_as_long_as_server_asks(visit):
-    visit.allowed = ("429",)
-    problem = {"detail": "Too many requests: 10 a second are allowed.", "status": 429}
-    headers = {"retry-after": "2", "content-type": "application/problem+json"}
-
-    async def refuse(route):
-        await route.fulfill(status=429, headers=headers, body=json.dumps(problem))
-
-    await visit.go("/lab/explain")
-    await visit.page.route("**/v1/retrieve", refuse, times=1)
-    await visit.page.fill("#question", "How much leave?")
-    await visit.page.keyboard.press("Enter")
-    await expect(visit.page.get_by_role("button", name=re.compile("Try again in [12] s"))).to_be_disabled()
-    await visit.page.get_by_role("button", name="Try again", exact=True).click()
-    await expect(visit.page.locator(".explained tbody tr").first).to_be_visible()
-
-
-async def test_errors_name_their_request(visit):
-    visit.allowed = ("422",)  # the id is invalid
-    async with visit.page.expect_response("**/v1/documents/nowhere") as reply:
-        await visit.go("/documents/nowhere")
-    request_id = (await reply.value).headers["x-request-id"]
-    await expect(visit.page.locator(".trouble code")).to_have_text(request_id)
-
-
 async def test_shown_request_can_be_sent_as_is(visit, deployment):
     await ask(visit, "What's a day of leave?")
     await visit.page.get_by_text("Show raw request").click()

@@ -79,8 +79,11 @@ async def test_trial_shows_server_numbers_and_stores_nothing(visit, deployment):
         rows = [await row.locator("td").all_inner_texts() for row in await table.locator("tbody tr").all()]
         questions = [list(values) for values in zip(*item["questions"], strict=True)]
         assert rows == [[f"{value:.2f}" for value in row] for row in [*questions, item["text"], item["words"]]]
+    await expect(visit.page.locator(".heat .best").first).to_be_visible()
     *work, points = _stored(deployment)
     assert (work, points <= before[-1]) == ([*before[:-1]], True)  # points of deleted documents may still disappear
+    await visit.page.get_by_role("button", name="Save as document").click()
+    await expect(visit.page.locator(".notice")).to_contain_text("Saved as a document in")
 
 
 def _stored(deployment) -> tuple[dict[str, int], dict[str, object], int]:

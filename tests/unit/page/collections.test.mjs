@@ -73,6 +73,16 @@ for (const [name, id, words] of [["collections", "", "No collections yet"], ["co
   });
 }
 
+test("point count says when it was counted", async (t) => {
+  stopClock(t, NOW);
+  for (const [seconds, words] of [[0, "(counted just now)"], [12.4, "(counted 12 s ago)"], [400, "(counted 7 min ago)"]]) {
+    const { view, unload } = await openScreen("collection", { id: "handbook", items: [{ ...COLLECTION, points_age_seconds: seconds }] });
+    const { text } = drawn(view());
+    assert.ok(text.includes(`310 points ${words}`), text);
+    unload();
+  }
+});
+
 test("options show values in force and which are defaults", async (t) => {
   stopClock(t, NOW);
   const { view, unload } = await openScreen("collection", { id: "handbook" });
@@ -94,7 +104,9 @@ test("only changed options are sent and defaults are null", async () => {
   assert.deepEqual(changes({}), {});
   assert.deepEqual(changes({ questions_per_chunk: null, chunk_max_chars: "900", context: true }), { questions_per_chunk: null, chunk_max_chars: 900, context: true });
   assert.deepEqual(changes({ questions_per_chunk: "auto", captions: false, prompt: DEFAULTS.prompt.trim() }), { questions_per_chunk: null, captions: null, prompt: null });
-  assert.throws(() => changes({ chunk_max_chars: "many" }), (problem) => problem.field === "chunk_max_chars");
+  assert.throws(() => changes({ chunk_max_chars: "2,000" }), (problem) => {
+    return problem.field === "chunk_max_chars" && problem.message.startsWith("\u201c2,000\u201d is not a whole number.");
+  });
 });
 
 test("build shows its progress without a reload", async (t) => {

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { drawn, openPage, settled } from "./browser.mjs";
+import { drawn, openPage, pass, settled, stopClock } from "./browser.mjs";
 
 const ALL = ["read", "ask", "feedback", "write", "manage"];
 
@@ -74,4 +74,25 @@ test("problem in the format of OpenAI keeps its sentence", async () => {
   const load = openPage({ replies: () => Response.json(refusal, { status: 403 }) });
   const { get } = await load("api.js");
   await assert.rejects(get("/v1/models"), { message: refusal.error.message, status: 403 });
+});
+
+test("problem names its request and waits as long as demanded", async (t) => {
+  stopClock(t, "2026-10-01T08:00:00Z");
+  const headers = { "x-request-id": "0198f3a1", "retry-after": "2", "content-type": "application/problem+json" };
+  const refusal = { status: 429, detail: "Too many requests: 10 a second are allowed." };
+  const load = openPage({ replies: () => Response.json(refusal, { status: 429, headers }) });
+  const { post } = await load("api.js");
+  const { problemCard } = await load("parts/notice.js");
+  const { setRenderer } = await load("store.js");
+  const problem = await post("/v1/retrieve", {}).catch((error) => error);
+  let shown;
+  const draw = () => (shown = drawn(problemCard(problem, () => {})));
+  setRenderer(draw);
+  draw();
+  assert.match(shown.html, /<code>0198f3a1<\/code>/);
+  assert.match(shown.html, /disabled[^>]*>Try again in 2 s<\/button>/);
+  await pass(t, 1000);
+  assert.match(shown.text, /Try again in 1 s/);
+  await pass(t, 1000);
+  assert.doesNotMatch(shown.html, /disabled|Try again in/);
 });
