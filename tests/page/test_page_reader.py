@@ -39,7 +39,7 @@ async def test_chunk_opens_in_try(visit, parts):
     await visit.go(f"/documents/{parts}")
     await page.locator(".row button").nth(2).click()
     await page.get_by_role("link", name="Try this chunk").click()
-    await expect(page.get_by_label("Text")).to_have_value(re.compile("Part 2 speaks of subject2"))
+    await expect(page.get_by_label("Text", exact=True)).to_have_value(re.compile("Part 2 speaks of subject2"))
     await page.get_by_role("button", name="Generate questions").click()
     await expect(page.locator("[role=status]").filter(has_text="kept")).to_be_visible()
 

@@ -48,7 +48,7 @@ async def test_escape_cancels_the_answers_provider_call(visit, provider):
 async def test_stop_cancels_the_trials_provider_calls(visit, provider):
     await visit.go("/lab/try")
     provider.script(latency_seconds=60)
-    await visit.page.get_by_label("Text").fill(BERLIN)
+    await visit.page.get_by_label("Text", exact=True).fill(BERLIN)
     await visit.page.get_by_role("button", name="Generate questions").click()
     await expect(visit.page.locator("article.card").first).to_be_visible()
     await under_way(provider, len(await visit.page.locator("article.card").all()))
@@ -63,7 +63,7 @@ async def test_trial_shows_server_numbers_and_stores_nothing(visit, deployment):
     replies = []
     visit.page.on("response", lambda each: each.url.endswith("/v1/similarity") and replies.append(each))
     await visit.go("/lab/try")
-    await visit.page.get_by_label("Text").fill(BERLIN)
+    await visit.page.get_by_label("Text", exact=True).fill(BERLIN)
     await visit.page.get_by_role("button", name="Generate questions").click()
     await expect(visit.page.locator("[role=status]").filter(has_text="kept")).to_be_visible()
     for number, question in enumerate(questions, 1):
@@ -104,7 +104,7 @@ async def test_two_prompts_are_compared_side_by_side(visit, deployment):
     replies = []
     page.on("response", lambda each: each.url.endswith("/v1/similarity") and replies.append(each))
     await visit.go("/lab/try")
-    await page.get_by_label("Text").fill(BERLIN)
+    await page.get_by_label("Text", exact=True).fill(BERLIN)
     await page.get_by_role("button", name="Compare two prompts").click()
     await page.get_by_role("group", name="B").get_by_label("Questions per chunk").fill("2")
     await page.get_by_role("group", name="B").get_by_label("Prompt").fill("Write {count} short questions about: {text}")
