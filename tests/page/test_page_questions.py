@@ -8,6 +8,7 @@ from playwright.async_api import expect
 
 from tests.page.conftest import FRESH, ask, until, visiting
 from tests.page.screens import require_accessible
+from tests.page.test_page_late import held
 from tests.support.planted import guards
 
 COLLECTION = "asked-page"
@@ -51,7 +52,7 @@ async def test_asked_question_has_page_with_its_answer(visit):
     "api/web/routes/ask.js",
     '  history.replaceState(null, "", location.pathname + location.search);\n  start();',
     "  start();",
-    means="a reload asks the question again, and pays for it",
+    means="the question stays in the address while it is answered",
 )
 @guards(
     "api/web/routes/ask.js",
@@ -66,9 +67,11 @@ async def test_question_is_asked_again_once(visit, logged):
     await actions.get_by_role("link", name="Explain").click()
     await expect(page.locator("#question")).to_have_value(LEAVE)
     await page.go_back()
-    await actions.get_by_role("link", name="Ask again").click()
+    async with held(page, "**/v1/query") as late:
+        await actions.get_by_role("link", name="Ask again").click()
+        await late.taken()
+        assert quote(LEAVE) not in page.url  # a reload starts no other conversation
     await expect(page.locator("article.answer .facts")).to_be_visible()
-    assert quote(LEAVE) not in page.url
     queries = []
     page.on("request", lambda request: queries.append(request.url) if request.url.endswith("/v1/query") else None)
     await page.reload()
@@ -150,7 +153,7 @@ async def test_answer_is_written_on_page_of_question(visit, logged):
     await expect(page.get_by_role("dialog")).to_have_count(0)
     await expect(write).to_be_focused()
     await write.click()
-    await page.get_by_label("Text").fill("Everybody has thirty days, and five more after ten years.")
+    await page.get_by_label("Text", exact=True).fill("Everybody has thirty days, and five more after ten years.")
     await page.get_by_role("button", name="Save the answer").click()
     await expect(page.locator(".question-page")).to_contain_text("Your answer is the document")
     await page.locator(".question-page p[role=status] a").click()
