@@ -178,7 +178,7 @@ setRenderer(() => {
   render(frame(), app);
 });
 addEventListener("popstate", () => open(location.href, focusMain)); // the focused element may disappear
-addEventListener("pagehide", () => current?.route.leave?.());
+addEventListener("beforeunload", () => current?.route.leave?.()); // at "pagehide" a reload has the entry's old state
 addEventListener("pageshow", (event) => event.persisted && location.reload()); // the key may have been removed since
 document.addEventListener("click", onClick);
 document.addEventListener("keydown", onKey);
