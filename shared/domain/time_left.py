@@ -23,7 +23,7 @@ RECENT = timedelta(minutes=1)  # without a finished chunk in this time, nothing 
 MINUTES = 6  # earlier minutes from which the pace is read
 _SHORTEST_SECONDS = 10.0  # a pace over a shorter time is meaningless
 _MOST_OF_RECENT_SECONDS = 30.0
-_FEW_CHUNKS = 8  # finished chunks from which a pace of less than a minute is evidence: fewer differ too much
+_FEW_CHUNKS = 8  # finished chunks from which a pace of one minute or less is evidence: fewer differ too much
 _FEW_DOCUMENTS = 5  # parsed documents from which their mean number of chunks is evidence
 
 
@@ -56,6 +56,8 @@ class FinishedChunks:
             chunks = self.recent - self.first
             return chunks / span_seconds if chunks >= _FEW_CHUNKS and span_seconds >= _SHORTEST_SECONDS else None
         chunks = self.recent + sum(count for _, count in whole)
+        if not whole and chunks < _FEW_CHUNKS:
+            return None  # single documents of the last two minutes prove no pace
         return chunks / (RECENT.total_seconds() + sum(seconds for seconds, _ in whole))
 
     def _run(self) -> list[tuple[float, int]]:

@@ -182,3 +182,17 @@ def test_few_chunks_prove_no_pace():
     few, enough = (FinishedChunks(recent=recent, first=2, span=timedelta(seconds=20)) for recent in (9, 10))
 
     assert (few.per_second, enough.per_second) == (None, 0.4)
+
+
+@guards(
+    "shared/domain/time_left.py",
+    "if not whole and chunks < _FEW_CHUNKS:",
+    "if not whole and not chunks:",
+    means="a load promises hours because single documents were uploaded in the two minutes before it",
+)
+def test_single_documents_before_load_prove_no_pace():
+    few, enough = (FinishedChunks(recent=recent, first=1, earlier={70.0: 1}) for recent in (1, 8))
+    slow = FinishedChunks(recent=1, first=1, earlier={70.0: 1, 130.0: 1, 190.0: 1})
+
+    assert (few.per_second, enough.per_second) == (None, 8 / 60)
+    assert slow.per_second == 3 / 130
