@@ -15,7 +15,11 @@ async def test_page_syncs_approves_deletions_and_removes_source(browser, deploym
     async with visiting(browser, f"http://127.0.0.1:{deployment.port}") as visit:
         page = visit.page
         await visit.go("/sources")
-        await page.get_by_role("button", name="Add a source").click()
+        add = page.get_by_role("button", name="Add a source")
+        await add.click()
+        await page.get_by_role("button", name="Cancel").click()
+        await expect(add).to_be_focused()
+        await add.click()
         folder = page.get_by_role("textbox", name="Folder")
         await folder.fill("/etc")
         visit.allowed = ("422",)
@@ -25,14 +29,12 @@ async def test_page_syncs_approves_deletions_and_removes_source(browser, deploym
         await folder.fill(str(corpus))
         await page.get_by_role("button", name="Test").click()
         await expect(page.locator(".source-test")).to_contain_text("3 entries listed.")
-        await page.get_by_role("textbox", name="Name").fill("corpus")
+        await expect(page.get_by_role("textbox", name="Name")).to_have_value("corpus")
         await page.get_by_label("Collection").fill("synced-page")
         await page.get_by_label("Schedule").select_option("Every day")
-        await page.get_by_role("button", name="Add source").click()
+        await page.get_by_role("button", name="Add and sync").click()
         card = visit.page.get_by_role("listitem", name="corpus")
-        await expect(card).to_contain_text("Not synced yet.")
         await expect(card).to_contain_text("every day at 03:00")
-        await card.get_by_role("button", name="Sync now: corpus").click()
         await expect(card).to_contain_text("3 entries listed, 3 new")
 
         for path in corpus.iterdir():

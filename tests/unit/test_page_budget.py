@@ -22,7 +22,7 @@ STYLES = sum(len(file.compressed) for name, file in PAGE.files.items() if name.e
 def test_each_screen_stays_small(screen):
     document = len(gzip.compress(PAGE.document("", screen).encode()))
     english = document + STYLES + sum(MODULES[name] for name in PAGE.modules(screen))
-    assert english <= 56_000
+    assert english <= 57_000
     for name in PAGE.files:
         if name.startswith(_WORDS):
             assert english + len(PAGE.file(name, screen).compressed) <= 65_000, name
@@ -30,8 +30,8 @@ def test_each_screen_stays_small(screen):
 
 def test_all_screens_together_stay_small():
     document = len(gzip.compress(PAGE.document("", "ask").encode()))
-    assert document + STYLES + sum(MODULES.values()) <= 232_000
-    assert len(MODULES) <= 126
+    assert document + STYLES + sum(MODULES.values()) <= 235_000
+    assert len(MODULES) <= 128
     for name, file in PAGE.files.items():
         if name.startswith(_WORDS):
             assert len(file.compressed) <= 30_000, name

@@ -312,13 +312,13 @@ def test_questions_are_filtered_and_shown():
 
 
 @guards(
-    "api/web/routes/jobs.js",
+    "api/web/parts/job-facts.js",
     "if (chunks !== null && most) return chunks / most;",
     "",
     means="a job is nearly done while its largest document is open",
 )
 @guards(
-    "api/web/routes/jobs.js",
+    "api/web/parts/job-facts.js",
     "job: job.id, ...more",
     "...more",
     means="a job leads to all documents of its collection",
@@ -375,9 +375,21 @@ def test_closed_screens_send_no_requests():
 )
 @guards(
     "api/web/parts/uploads.js",
-    "if (!files.some((each) => each.load === load && isOpen(each))) load.close();",
-    "",
+    "  load.close();\n  if (load ===",
+    "  if (load ===",
     means="the job of an upload never ends",
+)
+@guards(
+    "api/web/parts/load-progress.js",
+    "if (REFUSED.includes(problem.status)) clock.stop();",
+    "",
+    means="a job that the key may not read is requested every two seconds",
+)
+@guards(
+    "api/web/parts/load-progress.js",
+    "if (id === seen.id) return;",
+    "",
+    means="the progress of an upload is read once for each of its requests",
 )
 @guards(
     "api/web/parts/load.js",

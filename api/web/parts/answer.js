@@ -19,7 +19,8 @@ import { say } from "./words.js";
 /** @typedef {(turn: Turn) => void} Action */
 /**
  * @typedef {{show: (turn: Turn, index: number) => void, copy: Action, again?: Action, edit?: Action,
- *   share?: Action}} Actions a shared answer has fewer
+ *   share?: Action, explainSharing?: () => void}} Actions a shared answer has fewer
+ *   explainSharing: says why answers cannot be shared
  */
 
 /** @type {Record<string, string>} */
@@ -136,7 +137,7 @@ function actionLine(turn, open, actions) {
   const helpful = turn.helpful.get(rated);
   const [collection, searched] = [turn.collection, turn.searched].map(encodeURIComponent);
   const explain = `${ROOT}/lab/explain?collection=${collection}#q=${searched}`;
-  const { again, copy, edit, share } = actions;
+  const { again, copy, edit, share, explainSharing } = actions;
   const isCutOff = turn.stopped && !turn.problem; // the display of a problem has a button for another attempt
   /** @param {boolean} isHelpful @param {string} sign @param {string} words */
   const rating = (isHelpful, sign, words) => html`<button class="rating" aria-label=${words}
@@ -147,6 +148,7 @@ function actionLine(turn, open, actions) {
     edit ? { words: say`Edit question`, run: () => edit(turn) } : null,
     again && !isCutOff ? { words: say`Ask again`, run: () => again(turn) } : null,
     turn.facts && may("tune") ? { words: say`Explain`, href: explain } : null,
+    isRated && explainSharing ? { words: say`Share`, run: explainSharing } : null,
   ];
   return html`<div class="feedback">
     ${isCutOff && again ? html`<button @click=${() => again(turn)}>${say`Ask again`}</button>` : nothing}

@@ -7,14 +7,16 @@ import { confirmed } from "../kit/dialog.js";
 import { createForm } from "../kit/form.js";
 import { listed, plural } from "./format.js";
 import { notify } from "./notice.js";
+import { may } from "./permissions.js";
 import { choiceOf, cronOf, scheduleFields } from "./schedule.js";
 import { KINDS, addressOf, kindOf, optionsOf, shownOption } from "./source-kinds.js";
-import { redraw } from "../store.js";
+import { redraw, redrawNow } from "../store.js";
 import { say } from "./words.js";
 
 const PERCENT = 100;
 const POLL = 1000; // milliseconds between two readings of a test
 const DELETE_SHARE = 0.1; // of the server
+const LONGEST_NAME = 63;
 /** @param {Api["SourceView"] | null} source null or without a schedule: the time zone of the browser */
 const zoneOf = (source) => (source?.schedule ? source.time_zone : Intl.DateTimeFormat().resolvedOptions().timeZone);
 /** @typedef {import("../kit/field.js").Field} Field */
@@ -32,10 +34,14 @@ const NAME = {
   label: say`Name`,
   hint: say`Documents are named after it: handbook/leave.md`,
   required: true,
-  longest: 63,
+  longest: LONGEST_NAME,
   placeholder: "handbook",
   pattern: "[a-z0-9][a-z0-9_\\-]*",
   mismatch: say`Small letters, digits, - and _ only.`,
+  changed: (value, control) => {
+    const spelled = value.toLowerCase().replace(/\s/g, "-");
+    if (spelled !== value) control.value = spelled;
+  },
 };
 /** @type {Field} */
 const COLLECTION = {
@@ -74,6 +80,10 @@ const DELETIONS = {
 let open = null;
 /** @type {ReturnType<typeof createForm>} */
 let form;
+let proposed = ""; // the name that was derived from the address
+
+/** The id of the button that opens the form of a new source. */
+export const ADDITION = "add-source";
 
 export const isEditing = () => open !== null;
 
@@ -87,6 +97,7 @@ function openForm(old) {
     test: null,
     saved: async () => {},
   };
+  proposed = "";
   form = createForm(save);
   get("/v1/collections?limit=200").then(
     ({ items }) => {
@@ -108,6 +119,33 @@ export const focusForm = () => form.focus();
 export function closeForm() {
   open = null;
   redraw();
+}
+
+/** Close the form, and return the keyboard to the list. */
+function leaveForm() {
+  closeForm();
+  redrawNow();
+  document.getElementById(ADDITION)?.focus();
+}
+
+/**
+ * Return a name for the source of an address: the last part of its path, or its host.
+ * @param {string} address
+ */
+export function nameFrom(address) {
+  const [last = ""] = address.replace(/[?#].*$/, "").replace(/^[a-z+]+:/i, "").split("/").filter(Boolean).slice(-1);
+  const words = last.toLowerCase().replace(/\.(git|xml|txt|jsonl|parquet)$/, "").replace(/^www\./, "");
+  return words.replace(/[^a-z0-9_]+/g, "-").replace(/^[-_]+|-+$/g, "").slice(0, LONGEST_NAME);
+}
+
+/**
+ * Name the source after its address, until the user names it.
+ * @param {string} address @param {HTMLInputElement} control
+ */
+function proposeName(address, { form: element }) {
+  const name = element?.elements.namedItem("name");
+  if (!(name instanceof HTMLInputElement) || name.value !== proposed) return;
+  name.value = proposed = nameFrom(address);
 }
 
 /** Return the values of a source that the API expects. @param {any} values @param {Api["SourceView"] | null} old */
@@ -139,11 +177,21 @@ async function save(values) {
       "/v1/sources",
       /** @type {any} */ ({ name, kind, ...(collection ? { collection } : {}), ...definition }),
     );
-    notify(say`The source ${name} was added.`);
+    notify(await started(name));
   }
-  closeForm();
+  leaveForm();
   await saved();
   return true;
+}
+
+/** Start the first sync of a source, and return the notice about it. @param {string} name */
+async function started(name) {
+  const added = say`The source ${name} was added.`;
+  if (!may("write")) return added;
+  return post(`/v1/sources/${name}/sync`).then(
+    () => say`The source ${name} was added, and is being synced.`,
+    (problem) => `${added} ${problem.message}`,
+  );
 }
 
 /** Change a source; false: the user did not confirm it. @param {Api["SourceView"]} old @param {any} definition */
@@ -216,9 +264,9 @@ export function formOf(saved) {
   const { old } = open;
   return html`<h2>${old ? say`Change ${old.name}` : say`Add a source`}</h2>
     ${form.view({
-      action: old ? say`Save` : say`Add source`,
+      action: old ? say`Save` : may("write") ? say`Add and sync` : say`Add source`,
       label: old ? say`Change ${old.name}` : say`Add a source`,
-      cancel: closeForm,
+      cancel: leaveForm,
       body: fields,
       more: html`<button type="button" aria-disabled=${open.test?.isBusy ? "true" : nothing}
         @click=${check}>${say`Test`}</button>`,
@@ -250,7 +298,10 @@ function fields(field) {
   const zone = zoneOf(old);
   return html`
     ${old ? nothing : field({ ...KIND, value: name, changed: choose("kind") })}
-    ${field({ name: "uri", label, placeholder, hint, value: old?.uri, required: true, wide: true, code: true })}
+    ${field({
+      ...{ name: "uri", label, placeholder, hint, value: old?.uri, required: true, wide: true, code: true },
+      changed: proposeName,
+    })}
     ${old ? nothing : [field(NAME), field({ ...COLLECTION, list: collections })]}
     ${scheduleFields(field, every, { cron: old?.schedule ?? null, zone, changed: choose("every") })}
     ${kind?.secret ? field({ ...SECRET, value: old?.secret_name ?? undefined }) : nothing}

@@ -6,6 +6,7 @@ import { redraw } from "../store.js";
 import { bar } from "./bars.js";
 import { count, plural, size } from "./format.js";
 import { Load, RETRIED } from "./load.js";
+import { followJob, jobProgress } from "./load-progress.js";
 import { say } from "./words.js";
 
 const AT_ONCE = 3;
@@ -73,7 +74,9 @@ function next() {
 
 /** Close the job of a load whose files have all been uploaded. @param {Load} load */
 function close(load) {
-  if (!files.some((each) => each.load === load && isOpen(each))) load.close();
+  if (files.some((each) => each.load === load && isOpen(each))) return;
+  load.close();
+  if (load === files.at(-1)?.load) followJob(load.id);
 }
 
 /**
@@ -171,14 +174,16 @@ export function uploads() {
     }
     for (const load of new Set(open.map((each) => each.load))) close(load);
   };
+  const dismiss = () => ((files = []), followJob(null), redraw());
   const hasJob = files.some((each) => each.load.id);
   const jobs = hasJob ? html`<a class="small" href=${`${ROOT}/jobs`}>${say`Show progress`}</a>` : nothing;
+  const warning = html`<p class="soft small">${say`Keep this page open until the upload finishes.`}</p>`;
   const said = open.length ? [say`${plural(open.length, "file")} uploading`, ...rejected] : ended;
   return html`<section class="uploads" aria-label=${say`Uploads`}>
     <p class="bar-line"><span class="grow">${said.join(", ")}</span>
       ${open.length ? html`<button class="quiet" @click=${() => (stop(), redraw())}>${say`Stop`}</button>`
-        : html`${jobs} <button class="quiet" @click=${() => ((files = []), redraw())}>${say`Close`}</button>`}</p>
-    ${open.length ? html`<p class="soft small">${say`Keep this page open until the upload finishes.`}</p>` : nothing}
+        : html`${jobs} <button class="quiet" @click=${dismiss}>${say`Close`}</button>`}</p>
+    ${open.length ? warning : jobProgress(of("unchanged").length > 0)}
     <ul role="list">${shown.map((each) => html`<li class="bar-line small">
       <span class="grow clip" dir="auto">${each.name}</span>
       ${each.state === "sending" ? bar(each.share, "working") : nothing}

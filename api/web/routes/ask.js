@@ -57,7 +57,9 @@ function openIndex(turn) {
 /** @param {{query: URLSearchParams}} route */
 export async function load({ query }) {
   server().then((me) => {
-    actions.share = me?.shared_answer_retention_days ? share : undefined;
+    const isShared = Boolean(me?.shared_answer_retention_days);
+    actions.share = isShared ? share : undefined;
+    actions.explainSharing = me && !isShared ? explainSharing : undefined;
     redraw();
   });
   const now = ++visit;
@@ -236,6 +238,12 @@ const copy = async (turns, copied) => (await import("../parts/transcript.js")).c
 
 /** @param {Turn} turn */
 const share = async (turn) => (await import("../parts/sharing.js")).share(turn);
+
+/** Explain why answers cannot be shared, and how the operator changes it. */
+function explainSharing() {
+  const setting = "FOREASK_SHARED_ANSWER_RETENTION_DAYS";
+  notify(say`Answers cannot be shared on this server. Its operator allows it with ${setting}.`, { seconds: 15 });
+}
 
 /** @param {Turn} turn @param {number} index */
 function show(turn, index) {

@@ -289,6 +289,9 @@ function one(gap) {
         : html`<span class="gap-owner soft small clip" dir="auto">${ownerOf(gap)}</span>`}
       <span class="gap-times number">${plural(times, "time")}</span>
       <span class="gap-last soft small">${ago(last)}</span>
+      <span class="gap-action">${isOpen || seen.state === "resolved" || !may("write") ? nothing
+        : html`<button class="quiet" aria-label=${say`Write answer: ${question}`}
+          @click=${() => write(gap)}>${say`Write answer`}</button>`}</span>
     </div>
     ${isOpen ? details(gap) : nothing}</li>`;
 }

@@ -9,7 +9,8 @@ import { confirmed } from "../kit/dialog.js";
 import { empty } from "../kit/empty.js";
 import { bar } from "../parts/bars.js";
 import { batches, readBatches } from "../parts/batches.js";
-import { ago, count, duration, money, plural } from "../parts/format.js";
+import { ago } from "../parts/format.js";
+import { OPEN, documentsOf, doneOf, errorsOf, hasOwnDocuments, numbersOf, shareOf } from "../parts/job-facts.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { polledList } from "../parts/polling.js";
@@ -37,8 +38,6 @@ const PAUSES = {
 };
 /** @type {Record<string, string>} */
 const COLOURS = { running: "working", cancelling: "degraded", paused: "degraded" };
-const OPEN = ["running", "paused", "cancelling"];
-const WITH_DOCUMENTS = ["load", "sync", "reindex"]; // only their documents know their job
 
 const jobs = polledList(
   () => get("/v1/jobs"),
@@ -82,10 +81,6 @@ const none = () => empty({
 /** Return whether a running job generates no questions now. @param {Job} job */
 const waits = (job) => job.state === "running" && job.pause_reason !== null;
 
-/** @param {Job} job @param {Record<string, string>} [more] parameters of the list of documents */
-const documentsOf = (job, more = {}) =>
-  `${ROOT}/documents?${new URLSearchParams({ collection: job.collection ?? "", job: job.id, ...more })}`;
-
 /** @param {Job} job */
 function one(job) {
   const name = job.collection ? say`${KINDS[job.kind]} of ${job.collection}` : KINDS[job.kind];
@@ -97,7 +92,7 @@ function one(job) {
       ...(job.ended_at ? [say`ended ${ago(job.ended_at)}`] : []),
     ].join(" \u00b7 "),
     body: html`${OPEN.includes(job.state) ? bar(shareOf(job), waits(job) ? "degraded" : COLOURS[job.state]) : nothing}
-      <p class="soft small number">${facts(job)}${failed(job)}</p>
+      <p class="soft small number">${facts(job)}${errorsOf(job)}</p>
       ${message ? html`<p class="small">${message}</p>` : nothing}
       ${job.error ? html`<p class="bad small" dir="auto">${job.error}</p>` : nothing}`,
   });
@@ -110,33 +105,11 @@ function titleOf({ kind, collection }) {
   return say`${KINDS[kind]} of ${html`<a dir="auto" href=${address}>${collection}</a>`}`;
 }
 
-/** Return the finished share of a job, in chunks if they are known: documents differ in their size. @param {Job} job */
-function shareOf({ chunks_done: chunks, chunks_total: most, done, total }) {
-  if (chunks !== null && most) return chunks / most;
-  return total ? done / total : 0;
-}
-
 /** @param {Job} job */
 function facts(job) {
-  const total = job.kind === "evaluation" ? plural(job.total, "query", "queries") : plural(job.total, "document");
-  const done = say`${count(job.done)} of ${total}`;
-  const hasDocuments = WITH_DOCUMENTS.includes(job.kind) && Object.keys(job.documents).length;
-  const parts = [hasDocuments ? html`<a href=${documentsOf(job)}>${done}</a>` : done];
-  if (job.chunks_total) parts.push(say`${count(job.chunks_done ?? 0)} of ${plural(job.chunks_total, "chunk")}`);
-  if (job.points !== null) parts.push(say`${plural(job.points, "point")} compared`);
-  if (job.eta_seconds) parts.push(say`about ${duration(job.eta_seconds)} left`);
-  if (job.cost) parts.push(money(job.cost));
+  const hasDocuments = hasOwnDocuments(job) && Object.keys(job.documents).length;
+  const parts = [hasDocuments ? html`<a href=${documentsOf(job)}>${doneOf(job)}</a>` : doneOf(job), ...numbersOf(job)];
   return parts.map((part, index) => html`${index ? " \u00b7 " : ""}${part}`);
-}
-
-/** Link to the documents of a job that failed or are incomplete. @param {Job} job */
-function failed(job) {
-  const many = (job.documents.failed ?? 0) + (job.documents.degraded ?? 0);
-  if (!many) return nothing;
-  const words = say`${count(many)} with errors`;
-  const address = documentsOf(job, { errors: "true" });
-  return html` \u00b7 ${WITH_DOCUMENTS.includes(job.kind)
-    ? html`<a class="bad" href=${address}>${words}</a>` : html`<span class="bad">${words}</span>`}`;
 }
 
 /** Return the reason why a job waits; null without one. @param {Job} job */

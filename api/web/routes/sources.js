@@ -15,7 +15,7 @@ import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { polledList } from "../parts/polling.js";
 import { scheduleWords } from "../parts/schedule.js";
-import { closeForm, editSource, focusForm, formOf, isEditing, newSource } from "../parts/source-form.js";
+import { ADDITION, closeForm, editSource, focusForm, formOf, isEditing, newSource } from "../parts/source-form.js";
 import { kindOf } from "../parts/source-kinds.js";
 import { say } from "../parts/words.js";
 
@@ -88,7 +88,7 @@ export function view() {
   const all = sources.all((each) => each.name);
   const add =
     may("manage") && !isEditing()
-      ? html`<button class="main" @click=${() => show(newSource)}>${say`Add a source`}</button>`
+      ? html`<button class="main" id=${ADDITION} @click=${() => show(newSource)}>${say`Add a source`}</button>`
       : nothing;
   return html`<section class="column wide">
     ${problemCard(problem, load)}
@@ -175,7 +175,8 @@ function progress(sync, isOpen) {
   const phase = PHASES[sync.state];
   const ended = `${phase} ${ago(sync.ended_at ?? sync.created_at)}`;
   const state = isOpen ? say`${phase}, started ${ago(sync.created_at)}` : ended;
-  return html`<p class="small number">${state}: ${changes(sync)}</p>
+  const isListed = !isOpen || sync.seen > 0; // a sync that waits has no numbers yet
+  return html`<p class="small number">${isListed ? `${state}: ${changes(sync)}` : state}</p>
     ${sync.waiting ? html`<p class="small">${sync.waiting}</p>` : nothing}
     ${sync.error ? html`<p class="bad small" dir="auto">${sync.error}</p>` : nothing}
     ${sync.refused ? refusedOf(sync) : nothing}`;

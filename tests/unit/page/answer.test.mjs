@@ -147,3 +147,15 @@ test("answer that says that nothing was found has the language of the page", asy
   assert.equal(shownAnswer({ ...written, answer: said }), german[said]);
   assert.equal(shownAnswer({ ...written, answer: `${said} They name others.` }), `${said} They name others.`);
 });
+
+test("sharing that is turned off is explained in the menu", async () => {
+  const { turn } = await answered("Thirty days [1].", { cited: [1], chunks: [chunk("c1")], query_id: "q" });
+  const { answerView } = await openPage()("parts/answer.js");
+  const shown = (actions) => drawn(answerView({ ...turn, queryId: "q" }, null, false, false, { show() {}, copy() {}, ...actions }));
+  let explained = 0;
+  const off = shown({ explainSharing: () => (explained += 1) });
+  assert.match(off.text, /Explain Share$/);
+  off.handler("click", "Share")({ currentTarget: { closest: () => null } });
+  assert.equal(explained, 1);
+  assert.doesNotMatch(shown({}).text, /Share/);
+});

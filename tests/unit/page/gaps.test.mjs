@@ -139,6 +139,20 @@ test("gap that the address names is opened in its tab", async () => {
   screen.unload();
 });
 
+test("gap is answered from the list, unless it is resolved or open", async () => {
+  const screen = await openGaps(GAP);
+  await opened(screen);
+  const button = () => elements(drawn(screen.view()).html, "button").some((each) => each.includes(`Write answer: ${GAP.question}`));
+  assert.ok(button());
+  drawn(screen.view()).handler("click", "Write answer")();
+  assert.match(drawn(screen.view()).text, /These questions find it: May a cat come along\?/);
+  opens(screen);
+  assert.ok(!button());
+  const resolved = await openGaps(RESOLVED);
+  await opened(resolved, "resolved");
+  assert.doesNotMatch(drawn(resolved.view()).text, /Write answer/);
+});
+
 test("written answer is a document with the questions of the gap", async () => {
   const sent = [];
   const gap = { ...GAP, questions: [...GAP.questions, { question: "Are cats allowed?", times: 1, query_id: "q2" }] };

@@ -80,7 +80,7 @@ test("screen without sources offers to add one", async () => {
   const { draw } = await openSources();
   assert.match(draw().text, /^No sources yet .* Add a source$/);
   draw().handler("click", "Add a source")();
-  assert.match(draw().text, /Add a source Kind Folder .* Database .* Name .* Add source Test Cancel$/);
+  assert.match(draw().text, /Add a source Kind Folder .* Database .* Name .* Add and sync Test Cancel$/);
 });
 
 test("test shows the first entries of the typed source", async (t) => {
@@ -118,8 +118,17 @@ test("source is added with its options and schedule", async () => {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   assert.deepEqual(sent, [["POST", "/v1/sources", {
     name: "wiki", kind: "folder", uri: "file:///srv/wiki", options: { include: ["*.md"], hidden: true }, secret_name: null, schedule: "0 3 * * *", time_zone: zone, max_delete_share: 0.2,
-  }]]);
+  }], ["POST", "/v1/sources/wiki/sync", undefined]]);
   assert.doesNotMatch(draw().text, /Cancel/);
+});
+
+test("source is named after its address", async () => {
+  const { nameFrom } = await openPage()("parts/source-form.js");
+  const names = {
+    "/srv/Staff Handbook/": "staff-handbook", "https://www.example.org/": "example-org", "https://example.org/docs/sitemap.xml?a=1": "sitemap",
+    "git+https://x.org/team/wiki.git": "wiki", "s3://bucket/2026/notes": "notes", "": "", "/srv/\u00dcbersicht_2": "bersicht_2",
+  };
+  assert.deepEqual(Object.fromEntries(Object.keys(names).map((each) => [each, nameFrom(each)])), names);
 });
 
 test("refused address is explained at its field", async () => {

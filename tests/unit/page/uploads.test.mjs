@@ -4,10 +4,13 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { drawn, openPage as page, pass, settled, stopClock } from "./browser.mjs";
 
-/** Open a page whose server opens and closes jobs; `jobs` has the requests. */
-function openPage(jobs = [], answer = () => ({ id: `job-${jobs.length}` })) {
+const missing = () => Response.json({ status: 404, detail: "Unknown." }, { status: 404 });
+
+/** Open a page whose server opens and closes jobs; `jobs` has the requests, and `read` returns a job. */
+function openPage(jobs = [], answer = () => ({ id: `job-${jobs.length}` }), read = missing) {
   return page({
-    replies: (path, { body }) => {
+    replies: (path, { body, method }) => {
+      if (method === "GET") return read(path);
       jobs.push(body ? { path, ...JSON.parse(body) } : { path });
       return answer(path);
     },
@@ -173,6 +176,58 @@ test("files of one drop are one job", async () => {
     { path: "/v1/jobs", kind: "load", collection: "notes", documents: 151 }, { path: "/v1/jobs/job-1/close" },
   ]);
   assert.ok(sent.jobs.every((job) => job === "job-1"));
+});
+
+/** Return a job of three documents in some states. */
+const jobOf = (documents, state = "running", more = {}) => ({
+  id: "job-1", kind: "load", collection: "notes", state, total: 3, done: documents.ready ?? 0, documents, chunks_done: null,
+  chunks_total: null, points: null, eta_seconds: null, cost: 0, ...more,
+});
+
+test("documents of an upload are followed until they are finished", async (t) => {
+  stopClock(t, "2026-10-01T08:00:00Z");
+  const states = [
+    jobOf({ queued: 3 }), jobOf({ ready: 1, searchable: 1, parsing: 1 }, "running", { eta_seconds: 90, cost: 0.02 }),
+    jobOf({ ready: 2, failed: 1 }, "done_with_errors", { done: 3, cost: 0.03 }),
+  ];
+  answering(() => ({ status: 202 }));
+  const read = (path) => (path === "/v1/jobs/job-1" ? states.shift() : missing());
+  const { send, uploads } = await openPage([], () => ({ id: "job-1" }), read)("parts/uploads.js");
+  send(files("a", "b", "c"), { collection: "notes" }, 0, () => {});
+  await settled();
+  assert.match(drawn(uploads()).text, /3 files uploaded Show progress Close 0 of 3 documents$/);
+  await pass(t, 2000);
+  const { text, html } = drawn(uploads());
+  assert.match(text, /1 of 3 documents · about 2 min left · \$0\.02 You can ask now\. More is found/);
+  assert.match(html, /href="[^"]*\/ask\?collection=notes"/);
+  await pass(t, 2000);
+  assert.match(drawn(uploads()).text, /3 of 3 documents · \$0\.03 · 1 with errors You can ask about these documents now\./);
+  await pass(t, 60_000);
+  assert.equal(states.length, 0);
+  drawn(uploads()).handler("click", "Close")();
+  assert.equal(drawn(uploads()).text, "");
+});
+
+test("files that the server has already can be asked about", async () => {
+  answering(() => ({ status: 200 }));
+  const done = jobOf({}, "done", { total: 0 });
+  const { send, uploads } = await openPage([], () => ({ id: "job-1" }), () => done)("parts/uploads.js");
+  send(files("a"), { collection: "notes" }, 0, () => {});
+  await settled();
+  assert.match(drawn(uploads()).text, /Close You can ask about these documents now\. Ask a question a already uploaded$/);
+});
+
+test("refused job of an upload is read once", async (t) => {
+  stopClock(t, "2026-10-01T08:00:00Z");
+  let reads = 0;
+  answering(() => ({ status: 202 }));
+  const read = (path) => ((reads += path.startsWith("/v1/jobs/")), missing());
+  const { send, uploads } = await openPage([], () => ({ id: "job-1" }), read)("parts/uploads.js");
+  send(files("a"), { collection: "notes" }, 0, () => {});
+  await settled();
+  await pass(t, 60_000);
+  assert.equal(reads, 1);
+  assert.match(drawn(uploads()).text, /1 file uploaded Show progress Close$/);
 });
 
 test("each drop has a job of its own", async () => {
