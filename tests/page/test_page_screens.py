@@ -7,6 +7,7 @@ from playwright.async_api import expect
 
 from tests.page.conftest import ask
 from tests.page.screens import OFF_NAVIGATION, SCREENS, TENANTS, fits, require_accessible
+from tests.support.planted import guards
 
 QUESTION = "How many days of leave does everybody have?"
 DOCUMENT = "/documents/{document}"
@@ -87,3 +88,38 @@ async def test_answer_and_source_are_accessible(visit, windows):
     await in_windows(page, windows, "a source")
     await page.set_viewport_size({"width": 320, "height": 256})
     assert await fits(page)
+
+
+@guards(
+    "api/web/style/page.css",
+    "max-height: calc(100dvh - 32px);\n  overflow-y: auto;\n  position: fixed;",
+    "position: fixed;",
+    means="the first keyboard shortcuts are above an enlarged window, where nobody can scroll to them",
+)
+@guards(
+    "api/web/style/page.css",
+    "  .rail { position: static;",
+    "  .rail {",
+    means="the navigation covers a quarter of an enlarged window",
+)
+@guards(
+    "api/web/style/page.css",
+    ".inline > input { min-width: 0; }",
+    "",
+    means="a field of Explain is wider than an enlarged window",
+)
+async def test_enlarged_window_covers_and_cuts_nothing(visit):
+    page = visit.page
+    await page.set_viewport_size({"width": 320, "height": 256})
+    await visit.go(f"/lab/explain#q={QUESTION}")
+    await page.get_by_role("button", name="Explain").click()
+    await expect(page.locator(".explained tbody tr").first).to_be_visible()
+    assert await fits(page)
+    await page.evaluate("scrollTo(0, 400)")
+    await expect(page.get_by_role("navigation", name="Main")).not_to_be_in_viewport()
+
+    await page.locator("main").focus()
+    await page.keyboard.press("?")
+    first = page.locator(".help dt").first
+    await first.scroll_into_view_if_needed()
+    await expect(first).to_be_in_viewport(ratio=1)

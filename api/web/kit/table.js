@@ -38,7 +38,7 @@ export function table({ label, rows, columns, key, quiet }) {
 
 /** @template Row @param {Column<Row>} column */
 function head({ words, number, silent }) {
-  const shown = silent ? html`<span class="hidden">${words}</span>` : words;
+  const shown = silent ? html`<span class="hidden">${words}</span>` : capitalised(words);
   return html`<th role="columnheader" scope="col" class=${number ? "kit-number" : nothing}>${shown}</th>`;
 }
 
@@ -46,5 +46,9 @@ function head({ words, number, silent }) {
 function cell({ words, cell: written, number, main, silent }, row) {
   if (main) return html`<th role="rowheader" scope="row" class="kit-main" dir="auto">${written(row)}</th>`;
   return html`<td role="cell" class=${number ? "kit-number" : nothing}
-    data-label=${silent ? nothing : words}>${written(row)}</td>`;
+    data-label=${silent ? nothing : capitalised(words)}>${written(row)}</td>`;
 }
+
+/** Return words with a capital first letter, except names such as nDCG@10. @param {string} words */
+const capitalised = (words) =>
+  /^\p{Ll}\p{Ll}/u.test(words) ? words.charAt(0).toLocaleUpperCase() + words.slice(1) : words;

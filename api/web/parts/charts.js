@@ -103,7 +103,7 @@ export function throughput() {
         aria-pressed=${String(minutes === drawn.minutes)} @click=${() => choose(minutes)}>${name}</button>`,
     )}</div>`,
     facts: html`${say`${plural(chunks, "chunk")} of ${plural(documents, "document")}`}${dead || failed
-      ? html`, <span class="bad">${say`${plural(dead, "chunk")} and ${plural(failed, "document")} failed`}</span>`
+      ? html`, <span class="bad">${failedOf(dead, failed)}</span>`
       : nothing}`,
     series: [
       { name: say`ready`, colour: "main", values: of("chunks") },
@@ -112,6 +112,13 @@ export function throughput() {
       { name: say`failed documents`, values: of("failed_documents") },
     ],
   });
+}
+
+/** Name the failures of a time. @param {number} chunks @param {number} documents */
+function failedOf(chunks, documents) {
+  const [ofChunks, ofDocuments] = [plural(chunks, "chunk"), plural(documents, "document")];
+  if (!chunks || !documents) return say`${chunks ? ofChunks : ofDocuments} failed`;
+  return say`${ofChunks} and ${ofDocuments} failed`;
 }
 
 /**

@@ -60,7 +60,7 @@ export function view() {
     <div class="tools">
       <label class="inline">${say`Changes of`} <select @change=${filter("object")}>
         <option value="">${say`everything`}</option>${OBJECTS.map(option)}</select></label>
-      <input type="search" aria-label=${say`Name of the object`} placeholder=${say`Name, such as website`}
+      <input type="search" aria-label=${say`Name of the object`} placeholder=${say`By name`}
         .value=${seen.name} @change=${filter("name")}>
       <input type="search" aria-label=${say`Name of the key that made the change`} placeholder=${say`By key`}
         .value=${seen.actor} @change=${filter("actor")}>

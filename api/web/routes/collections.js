@@ -58,7 +58,7 @@ function listed(items) {
       { words: say`Collection`, cell: nameOf, main: true },
       { words: say`Documents`, cell: (each) => count(documentsOf(each)), number: true },
       { words: say`Chunks`, cell: (each) => numberOf(each.chunks), number: true },
-      { words: say`Questions`, cell: (each) => numberOf(questionsOf(each)), number: true },
+      { words: say`questions`, cell: (each) => numberOf(questionsOf(each)), number: true },
       { words: say`State`, cell: stateOf, width: "minmax(9rem, auto)" },
       { words: say`Actions`, cell: actionsOf, silent: true },
     ] })}`;
@@ -83,14 +83,14 @@ function wordsOf(each) {
   if (filling) return say`build ${filling.build} is being filled`;
   if (open) return say`${count(open)} in progress`;
   if (paused) return say`build ${paused.build} is paused`;
-  if (failed) return say`${count(failed)} failed`;
+  if (failed) return html`<span class="bad">${say`${count(failed)} failed`}</span>`;
   return documentsOf(each) ? say`ready` : say`empty`;
 }
 
 /** @param {Listed} each */
 function stateOf(each) {
   const others = (each.builds ?? []).filter(({ state: of }) => of === "following").length;
-  return others ? `${wordsOf(each)} \u00b7 ${plural(others, "further build")}` : wordsOf(each);
+  return others ? html`${wordsOf(each)} \u00b7 ${plural(others, "further build")}` : wordsOf(each);
 }
 
 /** @param {Listed} each */

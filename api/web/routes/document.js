@@ -300,9 +300,7 @@ export function view() {
       <p class="small"><a id="to-list" href=${`${ROOT}/documents${lists.search}`}>${say`Documents`}</a></p>
       <h2 dir="auto" class="question-title">${nameOf(each)}</h2>
       <p class="counts soft">${stateMark(each.state)}
-        <span dir="auto">${each.external_id}</span> <span>${versionWords(each)}</span>
-        <span>${plural(each.chunks.total, "chunk")}</span> <span>${plural(each.questions, "question")}</span>
-        ${money(each.usage.cost) ? html`<span>${money(each.usage.cost)}</span>` : nothing}
+        ${facts(each).map((words) => html`<span dir="auto">${words}</span>`)}
         <span>${ago(each.updated_at)}</span></p>
       ${progressOf(each) ? html`<p class="soft">${progressOf(each)}</p>` : nothing}
       ${errorOf(each, open)}
@@ -331,6 +329,14 @@ export function view() {
     ${open ? detail(open) : nothing}
   </div>`;
 }
+
+/** Return the known facts about a document; a name that is its title, and numbers of nothing, say nothing new. */
+const facts = (/** @type {Api["DocumentView"]} */ each) => [
+  each.external_id === nameOf(each) ? "" : each.external_id, versionWords(each),
+  each.chunks.total ? plural(each.chunks.total, "chunk") : "",
+  each.questions ? plural(each.questions, "question") : "",
+  each.usage.cost ? money(each.usage.cost) : "",
+].filter(Boolean);
 
 /** Return the number of listed chunks, loaded or not. @param {Api["DocumentView"]} each */
 const totalOf = (each) => (shown.state ? shown.chunks.length + (shown.next ? PAGE : 0) : each.chunks.total);

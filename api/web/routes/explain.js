@@ -356,7 +356,7 @@ function found(candidates, weights) {
   const address = `${ROOT}/collections/${encodeURIComponent(collections.chosen)}`;
   const link = html`<a href=${address}>${say`Calibrate the collection`}</a>`;
   const request = { question: seen.submitted, collection: seen.collection, explain: "candidates", weights };
-  return html`<div class="tools">${CHANNELS.map((channel) => slider(channel, weights))}
+  return html`<div class="tools weights">${CHANNELS.map((channel) => slider(channel, weights))}
       <label class="inline">${say`Fusion`} <select .value=${live(fusion)} @change=${chosen}>
         ${FUSIONS.map(
           (name) => html`<option value=${name} ?selected=${name === fusion}>${FUSION_WORDS[name]}</option>`,
@@ -403,7 +403,7 @@ function row({ chunk_id: id, score: value }, index, channels = {}) {
   return html`<tr><td class="rank number">${index + 1} ${moved}</td>
     <td class="passage-cell">${may("read") ? html`<a dir="auto" href=${address}>${name ?? "\u2026"}</a>`
       : html`<span dir="auto">${name ?? say`This key cannot read the passage`}</span>`}
-      <span class="soft small clip" dir="auto">${chunk?.matched_question ?? chunk?.text?.slice(0, 90) ?? ""}</span></td>
+      <span class="soft small clip" dir="auto">${chunk?.matched_question ?? opening(chunk?.text ?? "", 90)}</span></td>
     <td class="of-all"><span class="column-name">${say`score`}</span><span class="number">${score(value)}</span></td>
     ${CHANNELS.map((channel) => cell(channel, channels[channel]))}
     <td class="of-row">${may("manage") ? addition : nothing}</td></tr>`;
