@@ -227,6 +227,12 @@ def test_events_reach_tab_after_lost_connection():
     assert passes("events")
 
 
+@guards(
+    "api/web/parts/format.js",
+    'const dates = once(() => new Intl.DateTimeFormat(dateLocale, { dateStyle: "medium" }));',
+    'const medium = new Intl.DateTimeFormat(dateLocale, { dateStyle: "medium" });\nconst dates = () => medium;',
+    means="each start of the page makes a format that no screen may use",
+)
 def test_numbers_and_dates_have_form_of_language():
     assert passes("format")
 

@@ -3,7 +3,7 @@
 import { html, nothing, svg } from "../vendor/lit-html.js";
 import { redraw } from "../store.js";
 import { count } from "./format.js";
-import { locale, say } from "./words.js";
+import { locale, once, say } from "./words.js";
 
 /**
  * @typedef {"main" | "bad" | "questions" | "text" | "words" | "ready"} Colour
@@ -53,10 +53,10 @@ function show(id, time) {
   redraw();
 }
 
-const short = new Intl.NumberFormat(locale, { notation: "compact", maximumSignificantDigits: 3 });
+const short = once(() => new Intl.NumberFormat(locale, { notation: "compact", maximumSignificantDigits: 3 }));
 
 /** @param {number} value */
-export const shortly = (value) => short.format(value);
+export const shortly = (value) => short().format(value);
 
 /**
  * Return two to four round numbers: the first is at most `low`, the last at least `high`.

@@ -1,20 +1,20 @@
 // Numbers, times and names as people read them.
 
-import { counted, language, locale, say } from "./words.js";
+import { counted, language, locale, once, say } from "./words.js";
 
-const numbers = new Intl.NumberFormat(locale);
-const times = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "short" });
+const numbers = once(() => new Intl.NumberFormat(locale));
+const times = once(() => new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "short" }));
 const UNITS = /** @type {const} */ ([["day", 86400], ["hour", 3600], ["minute", 60]]);
 // English dates put the day first, 27 Nov 2026, and have 24 hours.
 const dateLocale = language === "en" ? "en-GB" : locale;
 
 /** @param {number} value */
-export const count = (value) => numbers.format(value);
+export const count = (value) => numbers().format(value);
 
-const lists = new Intl.ListFormat(locale);
+const lists = once(() => new Intl.ListFormat(locale));
 
 /** Join texts: 3, 4, and 5. @param {string[]} texts */
-export const listed = (texts) => lists.format(texts);
+export const listed = (texts) => lists().format(texts);
 
 /** @type {Map<number, Intl.NumberFormat>} */
 const decimals = new Map();
@@ -37,7 +37,7 @@ export const plural = (value, one, many = `${one}s`) => counted(value, count(val
 export function ago(time) {
   const seconds = (Date.now() - Date.parse(time)) / 1000;
   for (const [unit, size] of UNITS) {
-    if (seconds >= size) return times.format(-Math.floor(seconds / size), unit);
+    if (seconds >= size) return times().format(-Math.floor(seconds / size), unit);
   }
   return say`just now`;
 }
@@ -48,37 +48,39 @@ export function until(time) {
   return seconds <= 0 ? say`now` : say`in ${duration(seconds)}`;
 }
 
-const clock = new Intl.DateTimeFormat(dateLocale, { hour: "2-digit", minute: "2-digit" });
+const clock = once(() => new Intl.DateTimeFormat(dateLocale, { hour: "2-digit", minute: "2-digit" }));
 
 /** @param {string} time as the API returns it */
-export const clockTime = (time) => clock.format(new Date(time));
+export const clockTime = (time) => clock().format(new Date(time));
 
-const precise = new Intl.DateTimeFormat(dateLocale, { timeStyle: "medium" });
-
-/** @param {string} time as the API returns it */
-export const clockSeconds = (time) => precise.format(new Date(time));
-
-const dayTimes = new Intl.DateTimeFormat(dateLocale, { weekday: "short", hour: "2-digit", minute: "2-digit" });
+const precise = once(() => new Intl.DateTimeFormat(dateLocale, { timeStyle: "medium" }));
 
 /** @param {string} time as the API returns it */
-export const dayTime = (time) => dayTimes.format(new Date(time));
+export const clockSeconds = (time) => precise().format(new Date(time));
 
-const days = new Intl.DateTimeFormat(dateLocale, { day: "numeric", month: "short", timeZone: "UTC" });
+/** @type {Intl.DateTimeFormatOptions} */
+const DAY_TIME = { weekday: "short", hour: "2-digit", minute: "2-digit" };
+const dayTimes = once(() => new Intl.DateTimeFormat(dateLocale, DAY_TIME));
 
-const localDays = new Intl.DateTimeFormat(dateLocale, { day: "numeric", month: "short" });
+/** @param {string} time as the API returns it */
+export const dayTime = (time) => dayTimes().format(new Date(time));
+
+const days = once(() => new Intl.DateTimeFormat(dateLocale, { day: "numeric", month: "short", timeZone: "UTC" }));
+
+const localDays = once(() => new Intl.DateTimeFormat(dateLocale, { day: "numeric", month: "short" }));
 
 /** @param {string} time as the API returns it; a day is in UTC */
-export const dayOf = (time) => (time.length > 10 ? localDays : days).format(new Date(time));
+export const dayOf = (time) => (time.length > 10 ? localDays() : days()).format(new Date(time));
 
-const dates = new Intl.DateTimeFormat(dateLocale, { dateStyle: "medium" });
-
-/** @param {string} time as the API returns it */
-export const dateOf = (time) => dates.format(new Date(time));
-
-const moments = new Intl.DateTimeFormat(dateLocale, { dateStyle: "medium", timeStyle: "short" });
+const dates = once(() => new Intl.DateTimeFormat(dateLocale, { dateStyle: "medium" }));
 
 /** @param {string} time as the API returns it */
-export const momentOf = (time) => moments.format(new Date(time));
+export const dateOf = (time) => dates().format(new Date(time));
+
+const moments = once(() => new Intl.DateTimeFormat(dateLocale, { dateStyle: "medium", timeStyle: "short" }));
+
+/** @param {string} time as the API returns it */
+export const momentOf = (time) => moments().format(new Date(time));
 
 /**
  * Return a duration in the largest suitable units, like the server: 40 s, 43 min, 2 h 5 min, 3 d 4 h.
@@ -88,9 +90,9 @@ export function duration(seconds) {
   const [minutes, hours] = [Math.round(seconds / 60), Math.round(seconds / 3600)];
   if (seconds < 1) {
     const milliseconds = seconds < 0.01 ? Number((seconds * 1000).toFixed(1)) : Math.round(seconds * 1000);
-    return say`${numbers.format(milliseconds)} ms`;
+    return say`${numbers().format(milliseconds)} ms`;
   }
-  if (seconds < 90) return say`${seconds < 10 ? numbers.format(Number(seconds.toFixed(1))) : Math.round(seconds)} s`;
+  if (seconds < 90) return say`${seconds < 10 ? numbers().format(Number(seconds.toFixed(1))) : Math.round(seconds)} s`;
   if (minutes < 90) return say`${minutes} min`;
   if (hours < 48) return minutes % 60 ? say`${Math.floor(minutes / 60)} h ${minutes % 60} min` : say`${minutes / 60} h`;
   return hours % 24 ? say`${Math.floor(hours / 24)} d ${hours % 24} h` : say`${hours / 24} d`;
@@ -100,18 +102,20 @@ export function duration(seconds) {
 export const cut = (text, most) => text.slice(0, most).replace(/[\ud800-\udbff]$/, "");
 
 const DOLLARS = /** @type {const} */ ({ style: "currency", currency: "USD", currencyDisplay: "narrowSymbol" });
-const dollars = new Intl.NumberFormat(locale, DOLLARS);
-const compactDollars = new Intl.NumberFormat(locale, { ...DOLLARS, notation: "compact", maximumSignificantDigits: 3 });
-const smallDollars = new Intl.NumberFormat(locale, { ...DOLLARS, maximumSignificantDigits: 1 });
+const dollars = once(() => new Intl.NumberFormat(locale, DOLLARS));
+/** @type {Intl.NumberFormatOptions} */
+const COMPACT = { ...DOLLARS, notation: "compact", maximumSignificantDigits: 3 };
+const compactDollars = once(() => new Intl.NumberFormat(locale, COMPACT));
+const smallDollars = once(() => new Intl.NumberFormat(locale, { ...DOLLARS, maximumSignificantDigits: 1 }));
 
 /** @param {number | null} cost in dollars */
 export function money(cost) {
   if (cost === null || cost === undefined) return "";
-  return (cost < 0.01 && cost > 0 ? smallDollars : dollars).format(cost);
+  return (cost < 0.01 && cost > 0 ? smallDollars() : dollars()).format(cost);
 }
 
 /** @param {number} cost in dollars */
-export const shortMoney = (cost) => compactDollars.format(cost);
+export const shortMoney = (cost) => compactDollars().format(cost);
 
 /** Return the sum of costs, of which null ones are unknown. @param {(number | null)[]} costs */
 export function totalCost(costs) {

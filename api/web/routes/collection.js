@@ -17,10 +17,10 @@ import { STATES } from "../parts/state.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { polling } from "../parts/polling.js";
-import { language, say } from "../parts/words.js";
+import { language, once, say } from "../parts/words.js";
 
 export const title = say`Collection`;
-const named = new Intl.DisplayNames(language, { type: "language" });
+const languageNames = once(() => new Intl.DisplayNames(language, { type: "language" }));
 /** @type {Record<string, string>} */
 const NAMES = { questions: say`questions`, text: say`text`, bm25: say`words` };
 const SOURCES = {
@@ -320,7 +320,7 @@ function contents(shown) {
     ...(questions === null ? [] : [plural(shown.chunks ?? 0, "chunk"), plural(questions, "question")]),
     points,
     say`embedding model ${html`<code>${shown.embedding_model}</code>`}`,
-    ...(shown.languages.length ? [shown.languages.map((code) => named.of(code)).join(", ")] : []),
+    ...(shown.languages.length ? [shown.languages.map((code) => languageNames().of(code)).join(", ")] : []),
     say`created ${ago(shown.created_at)}`,
   ];
 }

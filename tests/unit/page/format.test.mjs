@@ -27,3 +27,20 @@ for (const [language, forms] of Object.entries(FORMS)) {
     assert.deepEqual(written.map((text) => text.replaceAll("\u00a0", " ")), forms);
   });
 }
+
+test("formats are made at their first use", async (t) => {
+  const made = [];
+  for (const kind of ["NumberFormat", "DateTimeFormat", "RelativeTimeFormat", "ListFormat", "PluralRules"]) {
+    const Kind = Intl[kind];
+    t.mock.property(Intl, kind, class extends Kind {
+      constructor(...options) {
+        super(...options);
+        made.push(kind);
+      }
+    });
+  }
+  const { count } = await openPage({ languages: ["de"] })("parts/format.js");
+  assert.deepEqual(made, []);
+  assert.equal(count(1000) + count(2000), "1.0002.000");
+  assert.deepEqual(made, ["NumberFormat"]);
+});
