@@ -175,6 +175,7 @@ setRenderer(() => {
   if (!current) return;
   if (!drawn) app.replaceChildren(); // the static navigation, which is visible before any module runs
   drawn = true;
+  document.documentElement.classList.toggle("with-composer", Boolean(current.route.hasComposer?.()));
   render(frame(), app);
 });
 addEventListener("popstate", () => open(location.href, focusMain)); // the focused element may disappear

@@ -47,7 +47,7 @@ def two(deployment):
 )
 @guards(
     "api/web/style/page.css",
-    "  html:has(.following) .notice-area { inset-block-end: 7rem; }",
+    "  .with-composer .notice-area { inset-block-end: 7rem; }",
     "",
     means="a notice covers the field for the next question",
 )

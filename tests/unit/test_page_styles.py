@@ -17,6 +17,18 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _PRELUDE = re.compile(r"([^{};]+)\{")
 _CLASS = re.compile(r"\.([a-zA-Z][\w-]*)")
 _VALUE = "\0"
+# A browser finds the rules of an element by the id, class or tag at the end of their selectors. It compares other
+# selectors with every element. An element whose :has() depends on the whole document is styled again at every change.
+_UNIVERSAL = re.compile(r"(?:^|[\s>+~])(?:\*|::?[\w-]+(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?)+$")
+_OF_DOCUMENT = re.compile(r"(?:html|body|:root|main)\S*:has\(")
+SLOW = {
+    "*",
+    ":focus-visible",
+    ":root",
+    "[data-passage] ::highlight(cited)",
+    ".kit-dialog > * + *",
+    '.kit-field :is(input:not([type="checkbox"], [type="radio"]), select, textarea)',
+}
 
 
 def classes_of(module: Path) -> Iterator[str]:
@@ -44,6 +56,12 @@ def ruled() -> set[str]:
     """Return the classes in the selectors of all styles."""
     css = "\n".join(_COMMENT.sub("", path.read_text()) for path in STYLES)
     return {name for prelude in _PRELUDE.findall(css) for name in _CLASS.findall(prelude)}
+
+
+def split_selectors(prelude: str) -> list[str]:
+    """Return the selectors of a list, without those of at-rules."""
+    parts = re.split(r",(?![^()]*(?:\([^()]*\)[^()]*)*\))", prelude)
+    return [" ".join(part.split()) for part in parts if not part.strip().startswith("@")]
 
 
 def is_ruled(name: str, rules: set[str]) -> bool:
@@ -78,6 +96,21 @@ def test_each_class_of_rules_is_used():
     unused = {rule for rule in ruled() - words if not any(rule.startswith(each) for each in prefixes)}
 
     assert unused == set()
+
+
+@guards(
+    "api/web/style/page.css",
+    ".chip select, .chip input {",
+    ".chip :is(select, input) {",
+    means="a selector is compared with every element, which delays each frame while a list is scrolled",
+)
+def test_few_selectors_are_compared_with_every_element():
+    css = "\n".join(_COMMENT.sub("", path.read_text()) for path in STYLES)
+    selectors = {each for prelude in _PRELUDE.findall(css) for each in split_selectors(prelude)}
+
+    slow = {each for each in selectors if _UNIVERSAL.search(each) or _OF_DOCUMENT.match(each)}
+
+    assert slow == SLOW
 
 
 def test_all_styles_are_in_known_layers():

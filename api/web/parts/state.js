@@ -23,8 +23,7 @@ export const OPEN = ["queued", "parsing", "reading", "indexing", "searchable"];
 /** @param {string} state */
 export function stateMark(state) {
   const kind = OPEN.includes(state) ? "working" : state;
-  const shape = html`<span aria-hidden="true">${SHAPES[state] ?? icon("circle-dashed")}</span>`;
-  return html`<span class="state ${kind}">${shape} ${STATES[state] ?? state}</span>`;
+  return html`<span class="state ${kind}">${SHAPES[state] ?? icon("circle-dashed")} ${STATES[state] ?? state}</span>`;
 }
 
 /** Return whether another attempt may read more of a document. @param {Api["DocumentView"]} document */

@@ -88,9 +88,10 @@ export class WindowedList {
    * @template {{id: string}} Row
    * @param {Row[]} rows loaded rows @param {number} total number of rows, loaded or not
    * @param {(row: Row, index: number) => unknown} draw @param {string} label
-   * @param {{kind?: string, head?: unknown}} [options] kind: class of the columns; head: names of the columns
+   * @param {{kind?: string, head?: unknown, isCurrent?: (row: Row) => boolean}} [options]
+   *   kind: class of the columns; head: names of the columns; isCurrent: whether the row is marked
    */
-  view(rows, total, draw, label, { kind = "", head = nothing } = {}) {
+  view(rows, total, draw, label, { kind = "", head = null, isCurrent = () => false } = {}) {
     this.settle();
     if (this.restoring && rows.length) {
       const { top } = this;
@@ -107,10 +108,12 @@ export class WindowedList {
     /** @param {Row} row */
     const elementOf = (row) => this.elements.get(row.id);
     /** @param {Row} row @param {number} index */
-    const positioned = (row, index) => html`<li class="row" data-element=${elementOf(row)} .style=${place(index)}
+    const positioned = (row, index) => html`<li class=${isCurrent(row) ? "row current" : "row"}
+      data-element=${elementOf(row)} .style=${place(index)}
       aria-setsize=${total} aria-posinset=${first + index + 1}>${draw(row, first + index)}</li>`;
-    return html`<div class="window ${kind}" tabindex="0" role="region" aria-label=${label} @scroll=${this.scrolled}>
-      ${head}
+    return html`<div class="window ${kind} ${head ? "headed" : ""}" tabindex="0" role="region" aria-label=${label}
+        @scroll=${this.scrolled}>
+      ${head ?? nothing}
       <div class="window-all" .style=${`height:${rows.length * this.rowHeight}px`}>
         <ul role="list" class="rows">
           ${repeat(shown, elementOf, positioned)}

@@ -21,6 +21,8 @@ import { say } from "../parts/words.js";
 /** @import { Turn } from "../parts/turns.js" */
 
 export const title = say`Ask`;
+/** Whether a field for the next question covers the end of the window. */
+export const hasComposer = () => talk.turns.length > 0;
 const WIDE = "(min-width: 80rem)"; // room for the list of conversations
 const FIRST_HASH = location.hash; // of the page's start: a link of another site must not ask, which may cost money
 const UNREADABLE = new Map([

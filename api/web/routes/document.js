@@ -26,7 +26,10 @@ const PAGE = 100;
 const STATES = [["", say`all chunks`], ["parsed,generating,generated", say`in progress`], ["dead", say`dead`]];
 const ROW = 48;
 const SHOWN_QUERIES = 20;
-const COLUMNS = { kind: "chunk-rows" };
+const LIST = {
+  kind: "chunk-rows",
+  isCurrent: (/** @type {Api["ChunkView"]} */ chunk) => shown.open?.id === chunk.id,
+};
 
 /**
  * `isOriginal`: whether the original is shown, too.
@@ -322,7 +325,7 @@ export function view() {
       ${problemCard(shown.problem, shown.again)}
       ${shown.before ? html`<p><button @click=${earlier}>${say`Show earlier chunks`}</button></p>` : nothing}
       ${shown.chunks.length
-        ? windowed.view(shown.chunks, totalOf(each), row, say`Chunks`, COLUMNS)
+        ? windowed.view(shown.chunks, totalOf(each), row, say`Chunks`, LIST)
         : html`<p class="empty soft">${noChunks(each)}</p>`}
     </section>
     ${open && isOriginal ? originalOf(each, open) : nothing}

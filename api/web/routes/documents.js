@@ -444,7 +444,8 @@ function rows(shown) {
     return html`<div class="empty"><p class="soft">${say`No matching documents.`}</p>
       <button @click=${all}>${say`Show all documents`}</button></div>`;
   }
-  return windowed.view(seen, shown, row, title, { kind: "documents", head: head(seen) });
+  const kind = `documents ${may("write") ? "picking" : ""}`;
+  return windowed.view(seen, shown, row, title, { kind, head: head(seen) });
 }
 
 /** Name the columns. Screen readers read the unit of each number instead. @param {Api["DocumentView"][]} seen */
