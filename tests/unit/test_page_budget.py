@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from api.http.page import ADDRESSES, Page, without_comments
+from tests.support.planted import guards
 
 PAGE = Page()
 _PDFJS = "vendor/pdfjs/"  # loaded when the first PDF is opened
@@ -26,6 +27,16 @@ def test_each_screen_stays_small(screen):
     for name in PAGE.files:
         if name.startswith(_WORDS):
             assert english + len(PAGE.file(name, screen).compressed) <= 65_000, name
+
+
+@guards(
+    "api/web/routes/ask.js",
+    'import { plural } from "../parts/format.js";',
+    'import { plural } from "../parts/format.js";\nimport { answersView } from "../parts/answer.js";',
+    means="the first screen waits for the modules of answers, which it does not show yet",
+)
+def test_first_screen_loads_few_modules():
+    assert len(PAGE.modules("ask")) <= 26  # each costs a request, and delays the first paint
 
 
 def test_all_screens_together_stay_small():

@@ -1,6 +1,7 @@
 // A question with its answer, its sources, and the actions on them.
 
 import { html, nothing } from "../vendor/lit-html.js";
+import { repeat } from "../vendor/directives/repeat.js";
 import { ROOT, post } from "../api.js";
 import { menu } from "../kit/menu.js";
 import { redraw } from "../store.js";
@@ -12,7 +13,7 @@ import { may } from "./permissions.js";
 import { prose } from "./prose.js";
 import { asRequest } from "./request.js";
 import { resultNotice } from "./result-notice.js";
-import { CITATION, shownAnswer, sourcesOf } from "./turns.js";
+import { CITATION, requestOf, shownAnswer, sourcesOf } from "./turns.js";
 import { say } from "./words.js";
 
 /** @import { Turn, Source } from "./turns.js" */
@@ -30,9 +31,16 @@ const INCOMPLETE = {
   interrupted: say`This answer is incomplete: the model's reply was interrupted.`,
 };
 
-/** @param {Turn} turn */
-export function requestOf({ question, collection, history }) {
-  return { question, collection, top_k: 8, ...(history.length ? { history } : {}) };
+/**
+ * Render the answers of a conversation.
+ * @param {Turn[]} turns @param {(turn: Turn) => number | null} openOf returns the index of an answer's open source
+ * @param {Turn | undefined} running the answer that is being written @param {Actions} actions
+ */
+export function answersView(turns, openOf, running, actions) {
+  const last = turns.at(-1);
+  /** @param {Turn} turn */
+  const one = (turn) => answerView(turn, openOf(turn), turn === last, turn === running, actions);
+  return repeat(turns, (/** @type {Turn} */ turn) => turn.id, one);
 }
 
 /**

@@ -4,7 +4,6 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT } from "../api.js";
 import { redraw, remember } from "../store.js";
 import { collections, loadCollections } from "./collections.js";
-import { dropZone, pending } from "./drop.js";
 import { count, plural } from "./format.js";
 import { icon } from "./icon.js";
 import { notify, problemCard } from "./notice.js";
@@ -18,6 +17,9 @@ const PAUSE = 3000; // milliseconds between two requests while documents are pro
 const seen = { loaded: false, problem: /** @type {any} */ (null), isAdding: false };
 let clock = 0;
 let visible = false;
+/** @type {typeof import("./drop.js") | null} loaded while there are no documents */
+let drop = null;
+const loadDrop = () => import("./drop.js").then((loaded) => ((drop = loaded), redraw()), () => {});
 
 /** Load the collections and the suggested questions. They are loaded again while documents are processed. */
 export async function loadStart() {
@@ -91,7 +93,7 @@ export function startView(ask) {
       ${steps(html`<strong>${say`Add documents`}</strong>
         <span>${say`${count(number.ready)} of ${plural(number.all, "document")} ready.`}
           <a href=${`${ROOT}/documents`}>${say`Show progress`}</a></span>`, true)}
-      ${pending()}</div>`;
+      ${drop?.pending()}</div>`;
   }
   const words = say`Answers come only from your documents, with the passages that support them. You can ask follow-up questions.`;
   return html`<div class="empty"><h2>${say`Ask in your own words`}</h2>
@@ -109,12 +111,13 @@ function nothingYet() {
     return html`<div class="empty"><h2>${title}</h2>
       <p>${remedy}</p></div>`;
   }
+  if (!drop) loadDrop();
   const place = say`They are stored in the collection \u201c${collection}\u201d: a set of documents that are searched together.`;
   const sample = say`The sample adds three short documents of a fictional company to the collection \u201csample\u201d. You can delete it at any time.`;
   return html`<div class="empty"><h2>${title}</h2>
     ${steps(html`<strong>${say`Add documents`}</strong>
       <span class="soft">${place}</span>
-      ${dropZone(loadStart)} ${pending()}`, false)}
+      ${drop?.dropZone(loadStart)} ${drop?.pending()}`, false)}
     <p class="tools"><button ?disabled=${seen.isAdding} @click=${trySample}>
       ${seen.isAdding ? say`Adding the sample\u2026` : say`Try the sample`}</button></p>
     <p class="soft small">${sample}</p></div>`;

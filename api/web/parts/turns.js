@@ -45,6 +45,11 @@ function historyOf(turns) {
   ]);
 }
 
+/** Return the request of a question. @param {Turn} turn */
+export function requestOf({ question, collection, history }) {
+  return { question, collection, top_k: 8, ...(history.length ? { history } : {}) };
+}
+
 /**
  * Return the listed sources: the cited chunks, the closest ones if nothing was found, or all results while the answer
  * is incomplete. Cited ones come first, in the order in which the answer cites them. The number that readers see is the

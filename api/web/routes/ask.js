@@ -2,20 +2,17 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
-import { repeat } from "../vendor/directives/repeat.js";
 import { Problem, ROOT, follow, get, key } from "../api.js";
 import { redraw, redrawNow } from "../store.js";
-import { answerView, requestOf } from "../parts/answer.js";
 import { collectionChip, collections } from "../parts/collections.js";
 import { loadConversations, nameFrom, newId, owner, store, stored, withId } from "../parts/conversations.js";
 import { plural } from "../parts/format.js";
 import { notify } from "../parts/notice.js";
 import { may, server } from "../parts/permissions.js";
 import { covers, entered, leave, restored } from "../parts/panel.js";
-import { sourcePanel } from "../parts/source.js";
 import { hasNothing, loadStart, startView, unloadStart } from "../parts/start.js";
 import { suggest } from "../parts/suggestions.js";
-import { apply, fromStored, newTurn, sourcesOf, toStored } from "../parts/turns.js";
+import { apply, fromStored, newTurn, requestOf, sourcesOf, toStored } from "../parts/turns.js";
 import { say } from "../parts/words.js";
 
 /** @import { Turn } from "../parts/turns.js" */
@@ -48,6 +45,23 @@ let opener = null; // element that gets the focus when the passage is closed
 /** @type {typeof import("../parts/conversation-list.js").conversationList | null} loaded with the first entry */
 let conversationList = null;
 let isListed = matchMedia(WIDE).matches;
+/**
+ * The modules of answers and their passages, which an empty screen does not need.
+ * @type {{answersView: typeof import("../parts/answer.js").answersView,
+ *   sourcePanel: typeof import("../parts/source.js").sourcePanel} | null}
+ */
+let parts = null;
+
+async function loadParts() {
+  if (parts) return;
+  try {
+    const modules = [import("../parts/answer.js"), import("../parts/source.js")];
+    parts = Object.assign({}, ...(await Promise.all(modules)));
+    redraw();
+  } catch {
+    notify(say`The server is unreachable. This page may be out of date.`);
+  }
+}
 
 /** Return the position of the open source in the sources of an answer; -1: none is open. @param {Turn} turn */
 function openIndex(turn) {
@@ -79,6 +93,8 @@ export async function load({ query }) {
   await loadConversations(); // the key may have been entered since
   if (now !== visit) return;
   if (wanted && !isStored && !talk.turns.length) resume(wanted);
+  if (talk.turns.length) await loadParts(); // the focus moves to the restored source
+  if (now !== visit) return;
   restoreSource();
   takeFragment();
   redraw();
@@ -105,8 +121,9 @@ export function unload() {
 function resume(id) {
   const found = withId(id);
   start();
-  if (found) talk = { id, owner: stored.owner, turns: found.turns.map(fromStored) };
-  else notify(say`There is no such conversation for your key.`);
+  if (!found) return notify(say`There is no such conversation for your key.`);
+  talk = { id, owner: stored.owner, turns: found.turns.map(fromStored) };
+  loadParts();
 }
 
 /** Start a new conversation. @param {string} [id] */
@@ -143,6 +160,7 @@ async function ask(question, before) {
   running = { control, turn };
   [conversation.turns, draft, edited, opened] = [[...before, turn], "", null, null];
   redraw();
+  loadParts();
   if (before.length) toTop(turn);
   try {
     const body = { ...requestOf(turn), explain: true, stream: true };
@@ -329,15 +347,13 @@ export function view() {
   const isShown = source?.chunk.text !== undefined;
   const isListShown = isListed && Boolean(turns.length || stored.items.length);
   if (isListShown && !conversationList) loadList();
-  const one = (/** @type {Turn} */ turn, /** @type {number} */ number) => {
-    const isOpen = opened?.turn === turn && index >= 0;
-    return answerView(turn, isOpen ? index : null, number === turns.length - 1, running?.turn === turn, actions);
-  };
+  /** @param {Turn} turn */
+  const openOf = (turn) => (opened?.turn === turn && index >= 0 ? index : null);
   return html`<div class="split ${isShown ? "with-detail" : ""} ${isListShown && conversationList ? "with-list" : ""}">
     ${isListShown ? (conversationList?.(talk.id, onDeleted) ?? nothing) : nothing}
     <section class="column">
       ${toolLine()}
-      <div class="turns">${repeat(turns, (/** @type {Turn} */ turn) => turn.id, one)}</div>
+      <div class="turns">${parts?.answersView(turns, openOf, running?.turn, actions)}</div>
       ${composer()}
       ${turns.length ? nothing : startView(askSuggested)}
     </section>
@@ -349,7 +365,7 @@ export function view() {
 function panelOf(turn, index) {
   /** @type {any[]} of passages that have been read */
   const sources = sourcesOf(turn);
-  return sourcePanel(sources[index], sources.length, index, show.bind(null, turn), close);
+  return parts?.sourcePanel(sources[index], sources.length, index, show.bind(null, turn), close);
 }
 
 function toolLine() {
