@@ -2,9 +2,10 @@
 
 Prints medians of five with their goals: the time until the first paint and until the user can type, on loopback and
 with a round trip of 100 ms, and the time that this browser needs for a line of text, which is the minimum for any page;
-the time until 300 passages are reordered after a weight was moved; the longest task while very many rows are scrolled,
-ten in a frame; and the time from an event of a stream until it is drawn. It needs the extra `page` and a Chromium;
-without them nothing is measured.
+the time until 300 passages are reordered after a weight was moved; the longest task and the 95th percentile of the
+frames while very many documents, or the 500 chunks of a document, are scrolled, ten rows in a frame, and the heap after
+that; the time until a document is found by its name; and the time from an event of a stream until it is drawn. It needs
+the extra `page` and a Chromium; without them nothing is measured.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _TIMES = 5
 _SLOWER = 4
 _RTT_MS = 100
 _PASSAGES = 300
+_CHUNKS = 500
 _QUESTION = "How many days is trip 7?"
 
 # Make finished documents, as the ledger has them an hour after their ingest.
@@ -97,18 +99,36 @@ _MOVE = """(value) => new Promise((resolve) => {
     });
 })"""
 
+# Scroll to the last row; return its number, the longest task, and the durations of the frames.
 _SCROLL = """async (rows) => {
     const frame = () => new Promise(requestAnimationFrame);
     const box = document.querySelector(".window");
+    const frames = [];
     window.tasks.length = 0;
     const last = () => Number([...document.querySelectorAll(".row")].at(-1)?.ariaPosInSet ?? 0);
+    let before = await frame();
     for (let left = 20000; left && last() < rows; left -= 1) {
         box.scrollBy(0, 480);
-        await frame();
+        const now = await frame();
+        frames.push(now - before);
+        before = now;
     }
     await new Promise((resolve) => setTimeout(resolve, 300));
-    return [last(), Math.max(0, ...window.tasks)];
+    return [last(), Math.max(0, ...window.tasks), frames];
 }"""
+
+# Type a name into the search field, and wait until only its document is listed.
+_SEARCH = """(name) => new Promise((resolve) => {
+    const started = performance.now();
+    const check = () => {
+        const rows = document.querySelectorAll(".row");
+        if (rows.length === 1 && rows[0].textContent.includes(name)) resolve(performance.now() - started);
+    };
+    new MutationObserver(check).observe(document, { subtree: true, childList: true, characterData: true });
+    const field = document.querySelector("#search");
+    field.value = name;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+})"""
 
 
 async def fill(deployment: Deployment, collection: str, documents: int) -> None:
@@ -145,6 +165,8 @@ async def _measure(deployment: Deployment, chromium: str, documents: int) -> Non
     deployment.ingest(trips)
     deployment.wait_until_settled(_PASSAGES)
     await fill(deployment, "large", documents)
+    deployment.ingest({"book": "\n\n".join(_chapter(n) for n in range(_CHUNKS))}, collection="books")
+    (book,) = deployment.wait_until_settled(1, "books")
     base = f"http://127.0.0.1:{deployment.port}"
     print(f"{'at a quarter of the processor':52}{'median':>10}{'goal':>10}", flush=True)
     async with async_playwright() as playwright:
@@ -160,8 +182,8 @@ async def _measure(deployment: Deployment, chromium: str, documents: int) -> Non
         warm = [await _opened(browser, base, _RTT_MS, again=True) for _ in range(_TIMES)]
         _print(f"painted, over {_RTT_MS} ms, again", [first for first, _ in warm], 500)
         _print(f"a weight is moved, {_PASSAGES} passages are in order", await _weights(browser, base), 16)
-        rows, longest = await _scrolled(browser, base, documents)
-        _print(f"longest task while {rows:,} rows are scrolled", [longest], 50)
+        await _list(browser, base, documents)
+        await _reader(browser, base, book["id"], book["chunks"]["total"])
         _print("a streamed word is drawn", await _words(browser, base), 17)
         _print("a document's event is drawn", await _document_events(browser, base, deployment), 250)
         await browser.close()
@@ -225,12 +247,39 @@ async def _weights(browser: Browser, base: str) -> list[float]:
         return [await page.evaluate(_MOVE, str(0.1 + 0.3 * n)) for n in range(_TIMES)]
 
 
-async def _scrolled(browser: Browser, base: str, rows: int) -> tuple[int, float]:
+async def _list(browser: Browser, base: str, documents: int) -> None:
     async with _slow(browser) as page:
         await page.goto(f"{base}/documents?collection=large")
         await page.locator(".row").first.wait_for()
-        last, longest = await page.evaluate(_SCROLL, rows)
-        return last, longest
+        await _scroll(page, documents, "rows")
+        found = await page.evaluate(_SEARCH, f"paper-{documents:06}")
+        _print(f"one of {documents:,} documents is found by name", [found], 600)
+
+
+async def _reader(browser: Browser, base: str, document: str, chunks: int) -> None:
+    async with _slow(browser) as page:
+        await page.goto(f"{base}/documents/{document}")
+        await page.locator(".row").first.wait_for()
+        await _scroll(page, chunks, "chunks")
+
+
+async def _scroll(page: Page, rows: int, name: str) -> None:
+    """Scroll to the end of a list, and print the longest task, the frames and the heap."""
+    last, longest, frames = await page.evaluate(_SCROLL, rows)
+    _print(f"longest task while {last:,} {name} are scrolled", [longest], 50)
+    _print(f"p95 of a frame while {last:,} {name} are scrolled", [statistics.quantiles(frames, n=20)[-1]], 50)
+    session = await page.context.new_cdp_session(page)
+    await session.send("HeapProfiler.collectGarbage")
+    used = (await session.send("Runtime.getHeapUsage"))["usedSize"]
+    print(f"{f'heap after {last:,} {name}':52}{used / 1e6:7.1f} MB", flush=True)
+
+
+def _chapter(number: int) -> str:
+    """Return text that becomes one chunk."""
+    sentences = (
+        f"On day {day} the traveller of chapter {number} leaves hotel {day} for the next one." for day in range(18)
+    )
+    return f"# Chapter {number}\n\n{' '.join(sentences)}"
 
 
 async def _words(browser: Browser, base: str) -> list[float]:
