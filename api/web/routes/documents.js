@@ -315,6 +315,7 @@ const isShown = (/** @type {Api["DocumentView"]} */ row) => !deleting.has(row.id
 
 /** Render the actions for selected documents. */
 function selection() {
+  if (!picked.size) return nothing;
   const rows = list.rows.filter((row) => picked.has(row.id) && isShown(row));
   if (!rows.length) return nothing;
   const again = rows.filter(canRetry);
