@@ -155,7 +155,7 @@ async def erase(database: Database, document: UUID) -> None:
     everything = erasures.Erasures(database)
     leftovers = Leftovers(database, timedelta(seconds=30))
     started = time.perf_counter()
-    await everything.start_document(document, _TENANT)
+    await everything.start_document(document)
     print(f"started in {time.perf_counter() - started:.2f} s", flush=True)
     await leftovers.purge_versions()
     await leftovers.finish_deletion(await leftovers.deletable())

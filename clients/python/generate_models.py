@@ -30,7 +30,7 @@ MODELS = """
     ChunkCounts Usage Loss Document BatchLine UploadOffer Question ChunkContext Chunk ChunkInContext FoundChunk
     QueryMetadata Retrieval Citation Answer Feedback AuditEntry AcceptedQuestion AskedQuestion GapQuestion LoggedQuery
     LoggedPassage PassageSource NearestPassage Resolution Gap CollectionOptions OptionsInForce NumberedState Collection
-    Build DeadLetter DeadReason DeadLettersResolved Erasure
+    Build DeadLetter DeadReason DeadLettersResolved Erasure ErasedParts FoundDocument FoundRecords ErasurePreview
     Job Batch Key NewKey Budget TenantLimit RefusedEntry Sync Lookup Source Withheld Webhook Delivery NewWebhook Me
     LabelledSetSize LabelledSet Evaluation AccessCheck VersionAccess AccessReview Reader
 """.split()  # noqa: SIM905  a list would have a line for each
@@ -59,6 +59,7 @@ DEFAULTS = {
     "DeadReason.pages": 0,
     "Document.outdated": False,
     "Document.readable_by": None,
+    "Erasure.scope": "",
     "Document.pages": 0,
     "Document.pages_read": 0,
     "Document.pages_unread": 0,

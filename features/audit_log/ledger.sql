@@ -13,8 +13,8 @@ ORDER BY created_at DESC, id DESC LIMIT :limit
 DELETE FROM audit_log WHERE id = ANY(ARRAY(
     SELECT a.id FROM audit_log a
     WHERE a.created_at < now() - CAST(:age AS interval)
-       OR EXISTS (SELECT 1 FROM erasures e WHERE e.tenant = a.tenant AND e.collection IS NULL
-                    AND e.document_id IS NULL AND e.finished_at >= a.created_at)
+       OR EXISTS (SELECT 1 FROM erasures e WHERE e.tenant = a.tenant AND e.scope = 'tenant'
+                    AND e.finished_at >= a.created_at)
     LIMIT :limit
 )) RETURNING id
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from shared.domain.access.actors import ActorKind
 from shared.http.schemas.common import ReplyModel, example, example_of
 
-ObjectKind = Literal["key", "budget", "webhook", "collection", "build", "source", "document", "tenant", "gap", "person"]
+ObjectKind = Literal["key", "budget", "webhook", "collection", "build", "source", "document", "person", "tenant", "gap"]
 
 
 class ActorView(ReplyModel):
@@ -50,11 +50,13 @@ class AuditEntryView(ReplyModel):
     actor: ActorView
     action: str = Field(
         description="`create`, `change`, `delete`; `revoke` (key), `enable` (webhook), `remove` and `approve` (source),"
-        " `start`, `pause`, `resume`, `switch` and `cancel` (build), `erase` (collection, document, tenant), `view"
-        " as` (person)"
+        " `start`, `pause`, `resume`, `switch` and `cancel` (build), `erase` (collection, document, person, tenant),"
+        " `view as` (person)"
     )
     object: ObjectKind
-    object_name: str = Field(description="Name of the object; the erasure's id for an erased document or tenant")
+    object_name: str = Field(
+        description="Name of the object; the erasure's id for erased documents, people and tenants"
+    )
     changes: dict[str, ChangedFieldView] = Field(description="Changed fields, without secrets and contents")
 
 

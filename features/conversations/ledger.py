@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from features.conversations.domain import Citations, Conversation
 from shared.domain.access.keys import Owner
 from shared.domain.errors import Conflict, NotFound
-from shared.ledger.erasure.erased_tables import ErasedTable
+from shared.ledger.erasure.erased_tables import ErasedTable, TextStatements
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
@@ -30,6 +30,8 @@ ERASED_TABLES = (
         of_tenant=SQL.erase_of_tenant,
         of_part=SQL.erase_of_part,
         under_name=SQL.count_under_name,
+        by_document=SQL.count_by_document,
+        texts=TextStatements(SQL.count_texts, SQL.erase_texts),
     ),
 )
 

@@ -10,8 +10,8 @@ tenant = :tenant AND owner = :owner
                            WHERE l.tenant = c.tenant AND l.name = n.name AND {is_live:l}))
  OR EXISTS (SELECT 1 FROM erasures e
             WHERE e.tenant = c.tenant
-              AND (e.document_id = ANY(c.document_ids)
-                   OR e.document_id IS NULL AND (e.collection IS NULL OR e.collection = ANY(c.collections))
+              AND (e.public_ids && c.document_ids
+                   OR (e.scope = 'tenant' OR e.collection = ANY(c.collections))
                       AND EXISTS (SELECT 1 FROM unnest(c.document_ids) AS k(id)
                                   WHERE NOT EXISTS (SELECT 1 FROM documents d
                                                     WHERE d.public_id = k.id AND d.tenant = c.tenant
@@ -89,14 +89,44 @@ DELETE FROM conversations
 WHERE ctid = ANY(ARRAY(SELECT ctid FROM conversations WHERE tenant = :tenant LIMIT :limit)) RETURNING 1
 
 -- name: erase_of_part
--- Delete some conversations that cite an erased document, or whose questions were asked of an erased collection.
+-- Delete some conversations that cite erased documents, or whose questions were asked of an erased collection.
 DELETE FROM conversations WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM conversations
     WHERE tenant = :tenant
-      AND (CAST(:document_id AS uuid) = ANY(document_ids)
-           OR CAST(:document_id AS uuid) IS NULL AND CAST(:collection AS text) = ANY(collections))
+      AND (document_ids && CAST(:public_ids AS uuid[]) OR CAST(:collection AS text) = ANY(collections))
     LIMIT :limit
 )) RETURNING 1
+
+-- name: count_by_document
+-- Count the conversations that cite each of some documents.
+SELECT k.id AS public_id, count(*) AS rows
+FROM conversations c CROSS JOIN LATERAL unnest(c.document_ids) AS k(id)
+WHERE c.tenant = :tenant AND k.id = ANY(CAST(:public_ids AS uuid[])) GROUP BY k.id
+
+-- part: next_texts
+-- The next conversations of a tenant, by their keys and ids, which a position contains with a space between them.
+next AS MATERIALIZED (
+    SELECT c.owner, c.id, c.name ~ CAST(:pattern AS text) OR c.turns ~ CAST(:pattern AS text) AS matches
+    FROM conversations c
+    WHERE c.tenant = :tenant
+      AND (CAST(:after AS text) IS NULL
+           OR (c.owner, c.id) > (split_part(CAST(:after AS text), ' ', 1),
+                                 substr(CAST(:after AS text), position(' ' IN CAST(:after AS text)) + 1)))
+    ORDER BY c.owner, c.id LIMIT :limit
+), last AS (SELECT n.owner || ' ' || n.id AS position FROM next n ORDER BY n.owner DESC, n.id DESC LIMIT 1)
+
+-- name: count_texts
+-- Count the next conversations with texts that name a person.
+WITH {next_texts}
+SELECT count(*) AS rows, (SELECT position FROM last) AS last FROM next WHERE matches
+
+-- name: erase_texts
+-- Delete the next conversations with texts that name a person.
+WITH {next_texts}, deleted AS (
+    DELETE FROM conversations c USING next n
+    WHERE n.matches AND c.tenant = :tenant AND c.owner = n.owner AND c.id = n.id RETURNING 1
+)
+SELECT (SELECT count(*) FROM deleted) AS rows, (SELECT position FROM last) AS last
 
 -- name: count_under_name
 -- Count conversations with questions to a collection that does not exist.

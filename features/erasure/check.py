@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from features.erasure.domain import Erasure
 from features.erasure.ledger.erasures import Erasures
 from features.erasure.ledger.leftover_rows import LeftoverRows
 from shared.broker.tenant_keys import TenantKeys
@@ -110,6 +111,20 @@ class ErasureCheck:
         if whole_tenant and tenant is not None:
             findings.append(Leftover("valkey", "keys", len(await self.tenant_keys.find(tenant))))
         return [*findings, *await self._objects(), await self._provider_files()]
+
+    async def of_erasure(self, erasure: Erasure) -> list[Leftover]:
+        """Check the rows and points of an erasure of a collection or of documents.
+
+        Stored objects and files are left out: they are not counted by tenant.
+
+        Raises:
+            Unavailable: an engine is unavailable.
+        """
+        collections = sorted(erasure.collection_ids)
+        documents = sorted({*erasure.document_ids, *erasure.public_ids})
+        rows = await self.rows.rows(erasure.tenant, [*collections, *documents], whole_tenant=False)
+        findings = [Leftover("postgresql", table, count) for table, count in rows.items()]
+        return findings + await self._points(erasure.tenant, collections, documents, whole_tenant=False)
 
     async def _points(
         self, tenant: str, collections: Sequence[UUID], documents: Sequence[UUID], *, whole_tenant: bool

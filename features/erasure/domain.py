@@ -1,4 +1,4 @@
-"""Erasures: a tenant, a collection or a document is deleted with everything that was derived from it."""
+"""Erasures: a tenant, a collection or documents are deleted with everything that was derived from them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
+Scope = Literal["tenant", "collection", "documents"]
+
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
     """A running or finished erasure.
 
     Args:
-        collection: name of the collection; None for a document or a tenant.
-        document_id: public id of the document; None for a collection or a tenant.
+        scope: `documents` includes records with texts that name a person.
+        collection: name of the collection; None for other scopes.
+        public_ids: public ids of the documents.
+        texts: texts that name a person; empty when the erasure has finished.
         collection_ids: ids of the erased builds.
-        document_ids: ids of the document's rows in all builds.
+        document_ids: ids of the documents' rows in all builds.
         deleted: number of counted deleted rows, by kind.
         finished_at: None while it runs.
         documents_left: number of remaining rows of documents.
@@ -25,8 +29,10 @@ class Erasure:
 
     id: UUID
     tenant: str
+    scope: Scope
     collection: str | None
-    document_id: UUID | None
+    public_ids: Sequence[UUID]
+    texts: Sequence[str]
     collection_ids: Sequence[UUID]
     document_ids: Sequence[UUID]
     deleted: Mapping[str, int]
@@ -39,5 +45,26 @@ class Erasure:
         return "running" if self.finished_at is None else "finished"
 
     @property
-    def is_tenant(self) -> bool:
-        return self.collection is None and self.document_id is None
+    def document_id(self) -> UUID | None:
+        """The public id of its document; None without one, and with several."""
+        return self.public_ids[0] if len(self.public_ids) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedDocument:
+    """A document in the preview of an erasure.
+
+    Args:
+        id: its public id.
+        matches: an excerpt from each part in which one of the texts occurs, by the name of the part.
+        deletes: numbers of rows that its erasure deletes, in all builds, by kind.
+    """
+
+    id: UUID
+    collection: str
+    external_id: str
+    title: str | None
+    filename: str | None
+    state: str
+    matches: Mapping[str, str]
+    deletes: Mapping[str, int]

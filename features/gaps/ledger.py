@@ -27,7 +27,7 @@ SQL = statements.load(__file__, states.FRAGMENTS)
 
 ERASED_TABLES = (
     ErasedTable(name="gaps", of_tenant=SQL.erase_of_tenant, of_part=SQL.erase_of_part, under_name=SQL.count_under_name),
-    ErasedTable(name="resolutions", of_part=SQL.erase_resolutions),
+    ErasedTable(name="resolutions", of_part=SQL.erase_resolutions, by_document=SQL.count_resolutions),
 )
 
 

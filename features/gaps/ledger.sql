@@ -85,15 +85,19 @@ DELETE FROM gaps WHERE ctid = ANY(ARRAY(SELECT ctid FROM gaps WHERE tenant = :te
 -- Delete some gaps of an erased collection. No other collection has its name before the erasure has ended.
 DELETE FROM gaps WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM gaps
-    WHERE tenant = :tenant AND collection = CAST(:collection AS text) AND CAST(:document_id AS uuid) IS NULL
-    LIMIT :limit
+    WHERE tenant = :tenant AND collection = CAST(:collection AS text) LIMIT :limit
 )) RETURNING 1
 
 -- name: erase_resolutions
--- Reopen some gaps that an erased document resolved.
+-- Reopen some gaps that erased documents resolved.
 UPDATE gaps SET resolved_by = NULL, resolved_at = NULL WHERE ctid = ANY(ARRAY(
-    SELECT ctid FROM gaps WHERE tenant = :tenant AND resolved_by = CAST(:document_id AS uuid) LIMIT :limit
+    SELECT ctid FROM gaps WHERE tenant = :tenant AND resolved_by = ANY(CAST(:public_ids AS uuid[])) LIMIT :limit
 )) RETURNING 1
+
+-- name: count_resolutions
+-- Count the gaps that each of some documents resolves.
+SELECT resolved_by AS public_id, count(*) AS rows FROM gaps
+WHERE tenant = :tenant AND resolved_by = ANY(CAST(:public_ids AS uuid[])) GROUP BY resolved_by
 
 -- name: count_under_name
 -- Count gaps under the name of a collection that does not exist.

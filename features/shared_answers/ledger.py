@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 from features.shared_answers.domain import SharedAnswer, SharedSource
 from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.errors import Conflict, InvalidInput, NotFound
-from shared.ledger.erasure.erased_tables import ErasedTable
+from shared.ledger.erasure.erased_tables import ErasedTable, TextStatements
 from shared.ledger.feedback.query_log import digest_of
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
@@ -36,6 +36,8 @@ ERASED_TABLES = (
         of_tenant=SQL.erase_of_tenant,
         of_part=SQL.erase_of_part,
         under_name=SQL.count_under_name,
+        by_document=SQL.count_by_document,
+        texts=TextStatements(SQL.count_texts, SQL.erase_texts),
     ),
 )
 

@@ -91,15 +91,41 @@ DELETE FROM shared_answers
 WHERE ctid = ANY(ARRAY(SELECT ctid FROM shared_answers WHERE tenant = :tenant LIMIT :limit)) RETURNING 1
 
 -- name: erase_of_part
--- Delete some shared answers that quote an erased document, or documents of an erased collection. No other
+-- Delete some shared answers that quote erased documents, or documents of an erased collection. No other
 -- collection has its name before the erasure has ended.
 DELETE FROM shared_answers WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM shared_answers
     WHERE tenant = :tenant
-      AND (CAST(:document_id AS uuid) = ANY(document_ids)
-           OR CAST(:document_id AS uuid) IS NULL AND collection = CAST(:collection AS text))
+      AND (document_ids && CAST(:public_ids AS uuid[]) OR collection = CAST(:collection AS text))
     LIMIT :limit
 )) RETURNING 1
+
+-- name: count_by_document
+-- Count the shared answers that quote each of some documents.
+SELECT k.id AS public_id, count(*) AS rows
+FROM shared_answers s CROSS JOIN LATERAL unnest(s.document_ids) AS k(id)
+WHERE s.tenant = :tenant AND k.id = ANY(CAST(:public_ids AS uuid[])) GROUP BY k.id
+
+-- part: next_texts
+-- The next shared answers of a tenant, by their ids. A tenant has few enough to sort them.
+next AS MATERIALIZED (
+    SELECT s.id, s.question ~ CAST(:pattern AS text) OR s.answer ~ CAST(:pattern AS text) AS matches
+    FROM shared_answers s
+    WHERE s.tenant = :tenant AND (CAST(:after AS text) IS NULL OR CAST(s.id AS text) > CAST(:after AS text))
+    ORDER BY CAST(s.id AS text) LIMIT :limit
+)
+
+-- name: count_texts
+-- Count the next shared answers with texts that name a person.
+WITH {next_texts}
+SELECT count(*) FILTER (WHERE matches) AS rows, max(CAST(id AS text)) AS last FROM next
+
+-- name: erase_texts
+-- Delete the next shared answers with texts that name a person.
+WITH {next_texts}, deleted AS (
+    DELETE FROM shared_answers s USING next n WHERE n.matches AND s.id = n.id RETURNING 1
+)
+SELECT (SELECT count(*) FROM deleted) AS rows, max(CAST(id AS text)) AS last FROM next
 
 -- name: count_under_name
 -- Count shared answers under the name of a collection that does not exist.

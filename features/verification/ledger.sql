@@ -1,7 +1,6 @@
 -- part: is_of_document
 -- Whether a finding f is about an erased document.
-coalesce(f ->> 'document_id' = CAST(CAST(:document_id AS uuid) AS text)
-         OR f ->> 'document_id' = ANY(CAST(CAST(:document_ids AS uuid[]) AS text[])), false)
+coalesce(f ->> 'document_id' = ANY(CAST(CAST(:public_ids AS uuid[]) || CAST(:document_ids AS uuid[]) AS text[])), false)
 
 -- part: intended
 -- The differences that a worker is repairing.
@@ -28,7 +27,7 @@ UPDATE jobs SET
                             FROM jsonb_array_elements({intended}) f WHERE NOT {is_of_document})) AS json)
 WHERE id = ANY(ARRAY(
     SELECT id FROM jobs
-    WHERE tenant = :tenant AND kind = {JobKind.VERIFICATION} AND CAST(:document_id AS uuid) IS NOT NULL
+    WHERE tenant = :tenant AND kind = {JobKind.VERIFICATION} AND CAST(:public_ids AS uuid[]) <> '{}'
       AND EXISTS (SELECT 1 FROM jsonb_array_elements(CAST(result AS jsonb) || {intended}) f WHERE {is_of_document})
     LIMIT :limit
 )) RETURNING 1

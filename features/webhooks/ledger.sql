@@ -115,7 +115,7 @@ WHERE ctid = ANY(ARRAY(SELECT ctid FROM webhook_deliveries WHERE tenant = :tenan
 -- Delete some deliveries about an erased collection or document.
 DELETE FROM webhook_deliveries WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM webhook_deliveries
-    WHERE collection_id = ANY(CAST(:ids AS uuid[])) OR document_id = CAST(:document_id AS uuid) LIMIT :limit
+    WHERE collection_id = ANY(CAST(:ids AS uuid[])) OR document_id = ANY(CAST(:public_ids AS uuid[])) LIMIT :limit
 )) RETURNING 1
 
 -- name: erase_webhooks_of_tenant

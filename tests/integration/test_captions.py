@@ -277,7 +277,7 @@ async def test_erasure_deletes_pictures_and_descriptions(described, scope):
     erasures = described.ledger[Erasures]
     if scope == "document":
         for one in (document, waiting):
-            await finished(described, await erasures.start_document(one.id, "alice"))
+            await finished(described, await erasures.start_document(one.id))
     else:
         await finished(described, await erasures.start("alice", None if scope == "tenant" else "default"))
 

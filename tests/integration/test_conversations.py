@@ -376,7 +376,7 @@ async def test_erased_document_deletes_citing_conversations(services, cited, sto
         await put(client, conversation(turn(), citing), "citing")
         await put(client, conversation(turn(ids["pay.md"])), "other")
 
-        erasure = await services.ledger[Erasures].start_document(leave, "alice")
+        erasure = await services.ledger[Erasures].start_document(leave)
         assert [each["id"] for each in (await listed(client))["items"]] == ["other"]
         await finished(services, erasure)
 
@@ -445,7 +445,7 @@ async def test_scheduler_deletes_conversations_that_erasure_missed(services, sto
     """The previous release does not know the table; a conversation may be stored while its data is erased."""
     async with storing() as client:
         leave = await document_of(client)
-        await finished(services, await services.ledger[Erasures].start_document(leave, "alice"))
+        await finished(services, await services.ledger[Erasures].start_document(leave))
         insert = """
             INSERT INTO conversations (tenant, owner, id, name, turns, collections, document_ids, changed_at)
             VALUES ('alice', 'local', :id, 'Leave', '[]', :collections, :documents, now())

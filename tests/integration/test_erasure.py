@@ -467,19 +467,19 @@ async def test_feedback_on_erased_collection_is_not_found(services, library, onc
 
 @guards(
     "features/conversations/ledger.sql",
-    "(CAST(:document_id AS uuid) = ANY(document_ids)\n",
-    "(false\n",
+    "(document_ids && CAST(:public_ids AS uuid[]) OR",
+    "(false OR",
     means="an erasure keeps conversations that cite the document",
 )
 @guards(
     "features/shared_answers/ledger.sql",
-    "(CAST(:document_id AS uuid) = ANY(document_ids)\n",
-    "(false\n",
+    "(document_ids && CAST(:public_ids AS uuid[]) OR",
+    "(false OR",
     means="an erasure keeps answers that quote the document",
 )
 @guards(
     "features/gaps/ledger.py",
-    '    ErasedTable(name="resolutions", of_part=SQL.erase_resolutions),\n',
+    "of_part=SQL.erase_resolutions, ",
     "",
     means="an erasure keeps the resolution by the document",
 )

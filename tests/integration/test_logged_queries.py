@@ -225,7 +225,7 @@ async def test_erased_document_removes_answer_and_score(storing, services, docum
     before = await shown(storing, query_id)
     kept = next(each for each in before.passages if each.source.external_id == "leave.md")
 
-    await finished(services, await services.ledger[Erasures].start_document(documents["pay.md"], "alice"))
+    await finished(services, await services.ledger[Erasures].start_document(documents["pay.md"]))
 
     async with services.database.begin() as connection:
         assert (await connection.execute_sql("SELECT answer FROM queries")).scalars() == [None]
@@ -242,7 +242,7 @@ async def test_erased_document_removes_answer_and_score(storing, services, docum
 async def test_answer_written_during_erasure_is_not_stored(storing, services, documents):
     reply = await ask(storing, ASKED)
     query_id, chunks = reply["metadata"]["query_id"], [chunk["chunk_id"] for chunk in reply["chunks"]]
-    await finished(services, await services.ledger[Erasures].start_document(documents["pay.md"], "alice"))
+    await finished(services, await services.ledger[Erasures].start_document(documents["pay.md"]))
 
     await services.ledger[QueryLog].record(
         UUID(query_id), QueryOutcome(), found=True, certain=True, answer="Paid on Friday.", chunk_ids=chunks

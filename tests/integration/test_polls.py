@@ -53,7 +53,7 @@ CHANGES = {
     ],
     "wake_batches": [BATCH],
     "repair_indexes": ["UPDATE collections SET damage = 'loss'"],
-    "erase": [f"INSERT INTO erasures (id, tenant) VALUES ({ID}, 'default')"],
+    "erase": [f"INSERT INTO erasures (id, tenant, scope) VALUES ({ID}, 'default', 'tenant')"],
     "delete_retracted": [
         f"""INSERT INTO accepted_questions (id, tenant, collection_id, document_id, chunk_id, question, state)
             SELECT {ID}, tenant, collection_id, id, {ID}, 'Why?', 'removing' FROM documents"""

@@ -133,6 +133,20 @@ async def test_sync_client_covers_batch_collections_keys_and_erasure(server):
     await asyncio.to_thread(use)
 
 
+async def test_sync_client_erases_person(server):
+    def use():
+        with Client(server, KEYS["alice"]) as foreask:
+            foreask.upload_batch([{"external_id": "letters of ada lovelace", "text": "A text."}])
+            (found,) = foreask.preview_erasure(["Ada Lovelace"]).documents
+            erasure = foreask.erase_person(["Ada Lovelace"], document_ids=[found.id])
+            assert (erasure.scope, erasure.document_ids) == ("documents", [found.id])
+            assert [each.id for each in foreask.erasures()] == [erasure.id]
+            assert foreask.check_erasure(erasure.id)["found"] > 0
+            assert list(foreask.documents()) == []
+
+    await asyncio.to_thread(use)
+
+
 @pytest.mark.usefixtures("wakes")
 async def test_python_client_guide_code_works(services, settings, tmp_path, monkeypatch, capsys):
     (tmp_path / "leave.md").write_text("# Leave\n\nEverybody has 30 days of leave a year.")

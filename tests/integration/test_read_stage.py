@@ -648,7 +648,7 @@ async def test_erasure_deletes_texts_of_pages(scanned, scope):
     await work(scanned, "read")
     erasures = scanned.ledger[Erasures]
     if scope == "document":
-        erasure = await erasures.start_document(document.id, "alice")
+        erasure = await erasures.start_document(document.id)
     else:
         erasure = await erasures.start("alice", None if scope == "tenant" else "default")
     await finished(scanned, erasure)
@@ -663,7 +663,7 @@ async def test_document_erasure_keeps_texts_of_other_documents(scanned, reader):
     await submitted(scanned, HARBOUR, MARKET, name="kept.pdf")
     await work(scanned, *EVERYTHING)
 
-    await finished(scanned, await scanned.ledger[Erasures].start_document(document.id, "default"))
+    await finished(scanned, await scanned.ledger[Erasures].start_document(document.id))
 
     assert await run(scanned, "SELECT count(*) FROM page_texts") == [(2,)]
 

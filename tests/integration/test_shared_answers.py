@@ -303,7 +303,7 @@ async def test_document_erased_during_answer_cannot_be_shared(services, settings
         async with services.database.begin() as connection:
             written = (await connection.execute(Statement("SELECT answer_sha256 FROM queries"))).scalar_one()
         erased = UUID(answer["citations"][0]["document_id"])
-        await finished(services, await services.ledger[Erasures].start_document(erased, "alice"))
+        await finished(services, await services.ledger[Erasures].start_document(erased))
         await services.ledger[QueryLog].record(  # the model wrote meanwhile
             UUID(body["query_id"]), QueryOutcome(), found=True, certain=True, digest=written
         )
@@ -361,7 +361,7 @@ async def test_answer_of_larger_passages_is_not_shared(services, settings, provi
 async def test_document_being_erased_cannot_be_shared(services, settings, leave):
     async with sharing(settings, services) as client:
         answer, body = await shared(client), await answered(client, as_tenant("alice"))
-        await services.ledger[Erasures].start_document(UUID(answer["sources"][0]["document_id"]), "alice")
+        await services.ledger[Erasures].start_document(UUID(answer["sources"][0]["document_id"]))
 
         reply = await client.post("/v1/shared-answers", json=body, headers=as_tenant("alice"))
 

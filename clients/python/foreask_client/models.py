@@ -35,11 +35,15 @@ __all__ = [
     "DeadReason",
     "Delivery",
     "Document",
+    "ErasedParts",
     "Erasure",
+    "ErasurePreview",
     "Evaluation",
     "Event",
     "Feedback",
     "FoundChunk",
+    "FoundDocument",
+    "FoundRecords",
     "Gap",
     "GapQuestion",
     "Job",
@@ -452,10 +456,10 @@ class AuditEntry(Model):
 
     Attributes:
         action: `create`, `change`, `delete`; `revoke` (key), `enable` (webhook), `remove` and `approve` (source),
-            `start`, `pause`, `resume`, `switch` and `cancel` (build), `erase` (collection, document, tenant), `view as`
-            (person).
-        object: `key`, `budget`, `webhook`, `collection`, `build`, `source`, `document`, `tenant`, `gap` or `person`.
-        object_name: name of the object; the erasure's id for an erased document or tenant.
+            `start`, `pause`, `resume`, `switch` and `cancel` (build), `erase` (collection, document, person, tenant),
+            `view as` (person).
+        object: `key`, `budget`, `webhook`, `collection`, `build`, `source`, `document`, `person`, `tenant` or `gap`.
+        object_name: name of the object; the erasure's id for erased documents, people and tenants.
         changes: changed fields, without secrets and contents.
         tenant: tenant of the object; None for operators' keys and erasures of tenants.
     """
@@ -841,20 +845,98 @@ class Erasure(Model):
     """The progress of an erasure.
 
     Attributes:
-        collection: collection to erase; None for a document or a tenant.
+        scope: `tenant`, `collection`, or `documents`, with records in which texts occurred if these were given.
+        collection: collection to erase; None for other scopes.
+        document_id: the document to erase, if it is only one.
+        document_ids: the documents to erase.
         state: `running` or `finished`.
         documents_left: number of document rows left, in all builds.
         deleted: number of deleted rows, by kind.
     """
 
     id: str
+    scope: str = ""
     collection: str | None = None
     document_id: str | None = None
+    document_ids: list[str] = []
     state: str
     documents_left: int
     deleted: dict[str, int] = {}
     started_at: datetime
     finished_at: datetime | None = None
+
+
+class ErasedParts(Model):
+    """Numbers of rows that the erasure of a document deletes, in all builds.
+
+    Attributes:
+        questions: number of generated questions that passed the filter.
+        accepted_questions: number of users' questions that its chunks accepted.
+        resolutions: number of gaps that it resolves, which are open again.
+        shared_answers: number of shared answers that cite it.
+        conversations: number of stored conversations that cite it.
+    """
+
+    versions: int
+    chunks: int
+    questions: int
+    accepted_questions: int
+    resolutions: int
+    shared_answers: int
+    conversations: int
+
+
+class FoundDocument(Model):
+    """A document in which one of the texts occurs.
+
+    Attributes:
+        matches: an excerpt of each part that has one of the texts: `external_id`, `title`, `filename`, `metadata`,
+            `text`, `questions`; empty for a document that was named by its id.
+    """
+
+    id: str
+    collection: str
+    external_id: str
+    title: str | None = None
+    filename: str | None = None
+    state: str
+    matches: dict[str, str] = {}
+    deletes: ErasedParts
+
+
+class FoundRecords(Model):
+    """Numbers of records in which one of the texts occurs.
+
+    Attributes:
+        queries: number of logged queries, by their question or their answer.
+        queries_in_gaps: number of these queries that are in gaps, which are deleted with them.
+        feedback: number of these queries that have feedback.
+        accepted_questions: number of users' questions that chunks accepted.
+        conversations: number of conversations that the server stores.
+    """
+
+    queries: int
+    queries_in_gaps: int
+    feedback: int
+    accepted_questions: int
+    shared_answers: int
+    conversations: int
+
+
+class ErasurePreview(Model):
+    """A part of a search, which takes some seconds.
+
+    Add up the numbers of all pages.
+
+    Attributes:
+        examined: number of documents whose texts were read for this page.
+        next_cursor: cursor of the next page; None when everything was searched.
+    """
+
+    documents: list[FoundDocument] = []
+    examined: int
+    records: FoundRecords
+    next_cursor: str | None = None
 
 
 class Job(Model):

@@ -1,4 +1,4 @@
-"""Erasures: a tenant, a collection or a document is deleted with everything derived from it.
+"""Erasures: a tenant, a collection or documents are deleted with everything derived from them.
 
 One transaction starts the erasure and hides everything that it covers. The documents are then deleted in slices, like
 dropped builds and deleted documents: chunks, versions and bytes, points, rows. When they are deleted, the erasure draws
@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 from features.erasure.domain import Erasure
-from features.erasure.ledger.searches import SEARCHES
+from features.erasure.ledger.searches import SEARCHES, Search
+from features.erasure.ledger.text_searches import searches_of
 from shared.domain.errors import NotFound
-from shared.ledger.documents.documents import delete_rows, lock_rows
+from shared.ledger.documents.documents import delete_rows
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.model import collections, states
 from shared.ledger.postgres import statements
@@ -44,7 +45,7 @@ def _delete_where(table: str, condition: str) -> Statement:
 
 
 # Rows under a collection's name: no other collection has this name before the erasure has ended.
-_OF_NAME = "tenant = :tenant AND collection = CAST(:collection AS text) AND CAST(:document_id AS uuid) IS NULL"
+_OF_NAME = "tenant = :tenant AND collection = CAST(:collection AS text)"
 
 # Counters of builds, and of jobs under the collection's name.
 _OF_COUNTED = f"""
@@ -121,26 +122,56 @@ class Erasures:
             await connection.execute(SQL.erase_builds, {"ids": ids})
             await connection.execute(SQL.drop_at_once, {"ids": ids})
             documents = (await connection.execute(SQL.count_documents, {"ids": ids})).scalar_one()
-            return await _start(connection, scope, documents, collection_ids=ids)
+            kind = "tenant" if collection is None else "collection"
+            return await _start(connection, scope | {"scope": kind}, documents, collection_ids=ids)
 
     @again_after_collision
-    async def start_document(self, document_id: UUID, tenant: str | None = None) -> Erasure:
-        """Start the erasure of a document of this tenant or of any.
+    async def start_document(self, document_id: UUID) -> Erasure:
+        """Start the erasure of a document of any tenant.
 
         Raises:
             NotFound: there is no such document.
         """
-        parameters = {"id": document_id, "tenant": tenant}
         async with self._database.begin() as connection:
-            owner = (await connection.execute(SQL.find_owner, parameters)).scalar_one_or_none()
+            owner = (await connection.execute(SQL.find_owner, {"id": document_id})).scalar_one_or_none()
             if owner is None:
-                raise NotFound(f"There is no document {document_id}. GET /v1/documents lists the documents.")
-            await lock_rows(connection, owner, document_id)  # an edit that queries have seen may just be finishing
-            logged = (await connection.execute(SQL.logged, {"id": document_id, "tenant": owner})).one()
-            rows = await delete_rows(connection, owner, document_id)
-            scope = {"tenant": owner, "collection": None}
-            ids = [row["id"] for row in rows]
-            return await _start(connection, scope, len(ids), document_id=document_id, document_ids=ids, **logged)
+                raise _no_document(document_id)
+            return await _start_documents(connection, owner, [document_id], [])
+
+    @again_after_collision
+    async def start_documents(self, tenant: str, document_ids: Sequence[UUID], texts: Sequence[str]) -> Erasure:
+        """Start the erasure of documents, and of the records in which texts that name a person occur.
+
+        Repeating it is harmless: documents that an earlier erasure covers are left out.
+
+        Args:
+            tenant: the tenant.
+            document_ids: public ids of at most some thousand documents, which are hidden from now on.
+            texts: texts that occur in users' questions, answers and conversations, which the scheduler deletes.
+
+        Returns:
+            The new erasure; the running one with the same documents and texts; or, if all documents are erased and
+            there are no texts, the newest erasure that covers one of them.
+
+        Raises:
+            NotFound: the tenant does not have one of the documents, and has not erased it.
+        """
+        ids, texts = sorted(set(document_ids)), sorted(set(texts))
+        async with self._database.begin() as connection:
+            await connection.execute(collections.SQL.hold_collections, {"tenant": tenant})
+            of_ids = {"tenant": tenant, "ids": ids}
+            found = set((await connection.execute(SQL.lock_documents, of_ids)).scalars())
+            same = (await connection.execute(SQL.find_same, of_ids | {"texts": texts})).first()
+            if same is not None:
+                return _erasure(same)
+            missing = [each for each in ids if each not in found]
+            earlier = (await connection.execute(SQL.find_erasures_of, of_ids | {"ids": missing})).all()
+            unknown = set(missing).difference(*(row["public_ids"] for row in earlier))
+            if unknown:
+                raise _no_document(min(unknown))
+            if earlier and not found and not texts:
+                return _erasure(earlier[0])
+            return await _start_documents(connection, tenant, sorted(found), texts)
 
     async def get(self, erasure_id: UUID, tenant: str | None = None) -> Erasure:
         """Return an erasure, of this tenant or of any.
@@ -154,6 +185,14 @@ class Erasures:
         if row is None:
             raise NotFound(f"There is no erasure {erasure_id}.")
         return _erasure(row)
+
+    async def page(
+        self, tenant: str, *, after: tuple[datetime, UUID] | None = None, limit: int = 50
+    ) -> Sequence[Erasure]:
+        """List the erasures of a tenant, the newest first."""
+        at, last = after or (None, None)
+        parameters = {"tenant": tenant, "at": at, "after": last, "limit": limit}
+        return [_erasure(row) for row in await self._database.rows(SQL.page, parameters)]
 
     async def in_scope(
         self, *, tenant: str | None = None, collection: str | None = None, document_id: UUID | None = None
@@ -183,12 +222,13 @@ class Erasures:
             row = due.first()
             if row is None:
                 return None
+            searches = SEARCHES | searches_of(row["texts"], features)
             if (name := _searched(row)) is not None:
-                return await _search(connection, row, name)
+                return await _search(connection, row, name, searches)
             name, count = await _delete_slice(connection, row, features)
             if count:
                 return await _save(connection, row, name, count, row["search"])
-            if _erasure(row).is_tenant:
+            if row["scope"] == "tenant":
                 await delete_keys(row["tenant"])
             parameters = {"id": row["id"], "recheck_after": _RECHECK_AFTER}
             return _erasure((await connection.execute(SQL.finish, parameters)).one())
@@ -213,12 +253,25 @@ class Erasures:
 
 async def _start(connection: Connection, scope: Mapping[str, Any], documents: int, **target: Any) -> Erasure:
     lists: dict[str, list[UUID]] = {f"{name}_ids": [] for name in ("collection", "document", "chunk", "build")}
-    parameters = {"id": uuid4(), "document_id": None, **lists, **scope, **target}
+    parameters = {"id": uuid4(), "public_ids": [], "texts": [], **lists, **scope, **target}
     of_batches = ("tenant", "collection_ids", "document_ids")
     await connection.execute(SQL.lock_batches, {"tenant": parameters["tenant"]})
     await connection.execute(SQL.cancel_batches, {name: parameters[name] for name in of_batches})
     row = await connection.execute(SQL.insert, parameters | {"deleted": json.dumps({"documents": documents})})
     return _erasure(row.one(), documents)
+
+
+async def _start_documents(connection: Connection, tenant: str, ids: Sequence[UUID], texts: Sequence[str]) -> Erasure:
+    of_ids = {"tenant": tenant, "ids": ids}
+    await connection.execute(SQL.lock_documents, of_ids)
+    logged = (await connection.execute(SQL.logged, of_ids)).one()
+    rows = [row["id"] for each in ids for row in await delete_rows(connection, tenant, each)]
+    scope = {"tenant": tenant, "scope": "documents", "collection": None}
+    return await _start(connection, scope, len(rows), public_ids=ids, document_ids=rows, texts=texts, **logged)
+
+
+def _no_document(document_id: UUID) -> NotFound:
+    return NotFound(f"There is no document {document_id}. GET /v1/documents lists the documents.")
 
 
 def _searched(erasure: Row) -> str | None:
@@ -227,17 +280,18 @@ def _searched(erasure: Row) -> str | None:
     return table
 
 
-async def _search(connection: Connection, erasure: Row, name: str) -> Erasure | None:
+async def _search(connection: Connection, erasure: Row, name: str, searches: Mapping[str, Search]) -> Erasure | None:
     """Search the next slice of a table; return None if it has to wait for another transaction."""
     search = erasure["search"] or {"in": name, "after": None}
-    found = await SEARCHES[name](connection, erasure, search["after"])
+    found = await searches[name].next(connection, erasure, search["after"])
     if found.waits and not found.deleted:
         return None
+    counted = searches[name].counted
     if found.after is None and not found.waits:
-        tables = [*SEARCHES, None]
-        name_after = tables[tables.index(name) + 1]
-        return await _save(connection, erasure, name, found.deleted, {"in": name_after, "after": None})
-    return await _save(connection, erasure, name, found.deleted, {"in": name, "after": found.after})
+        names = [*searches, None]
+        name_after = names[names.index(name) + 1]
+        return await _save(connection, erasure, counted, found.deleted, {"in": name_after, "after": None})
+    return await _save(connection, erasure, counted, found.deleted, {"in": name, "after": found.after})
 
 
 async def _save(
@@ -251,14 +305,14 @@ async def _save(
 async def _delete_slice(connection: Connection, erasure: Row, features: Sequence[ErasedTable]) -> tuple[str, int]:
     """Delete some remaining rows of an erasure; return their table and number, 0 if none remain."""
     tenant, limit = erasure["tenant"], {"limit": _SLICE}
-    is_tenant = _erasure(erasure).is_tenant
+    is_tenant = erasure["scope"] == "tenant"
     if is_tenant:
         of_features = {table.name: table.of_tenant for table in features if table.of_tenant is not None}
         statements = _CLAIMS_OF_TENANT | of_features | _OF_TENANT
     else:
         of_features = {table.name: table.of_part for table in features if table.of_part is not None}
         statements = _CLAIMS_OF_PART | of_features | _OF_PARTS
-    named = {name: erasure[name] for name in ("collection", "document_id", "document_ids")}
+    named = {name: erasure[name] for name in ("collection", "public_ids", "document_ids")}
     parts = {} if is_tenant else named | {"ids": erasure["collection_ids"]}
     parameters = limit | {"tenant": tenant} | parts
     for name, statement in statements.items():

@@ -2,10 +2,14 @@
 -- The builds of a collection, or of a whole tenant.
 tenant = :tenant AND (CAST(:collection AS text) IS NULL OR name = :collection)
 
+-- part: documents_left
+-- The number of rows of an erasure's documents that are left.
+(SELECT count(*) FROM documents d WHERE d.collection_id = ANY(e.collection_ids) OR d.id = ANY(e.document_ids))
+
 -- name: find_open
 -- Find a running erasure with the same scope.
 SELECT {erasure_columns} FROM erasures
-WHERE tenant = :tenant AND finished_at IS NULL AND document_id IS NULL
+WHERE tenant = :tenant AND finished_at IS NULL AND scope <> 'documents'
   AND collection IS NOT DISTINCT FROM CAST(:collection AS text)
 
 -- name: are_open
@@ -31,9 +35,11 @@ SELECT EXISTS (SELECT 1 FROM collections WHERE {is_in_scope} AND {is_live})
 
 -- name: insert
 -- Start an erasure.
-INSERT INTO erasures (id, tenant, collection, document_id, collection_ids, document_ids, chunk_ids, build_ids, deleted)
-VALUES (:id, :tenant, :collection, :document_id, CAST(:collection_ids AS uuid[]), CAST(:document_ids AS uuid[]),
-        CAST(:chunk_ids AS uuid[]), CAST(:build_ids AS uuid[]), CAST(:deleted AS jsonb))
+INSERT INTO erasures (id, tenant, scope, collection, public_ids, texts, collection_ids, document_ids, chunk_ids,
+                      build_ids, deleted)
+VALUES (:id, :tenant, :scope, :collection, CAST(:public_ids AS uuid[]), CAST(:texts AS text[]),
+        CAST(:collection_ids AS uuid[]), CAST(:document_ids AS uuid[]), CAST(:chunk_ids AS uuid[]),
+        CAST(:build_ids AS uuid[]), CAST(:deleted AS jsonb))
 RETURNING {erasure_columns}
 
 -- name: lock_batches
@@ -56,19 +62,37 @@ SELECT count(*) FROM documents WHERE collection_id = ANY(CAST(:ids AS uuid[]))
 -- name: find_owner
 SELECT d.tenant FROM documents d JOIN collections l ON l.id = d.collection_id
 WHERE d.public_id = :id AND {exists:d} AND {is_live:l}
-  AND (CAST(:tenant AS text) IS NULL OR d.tenant = :tenant)
+
+-- name: find_same
+-- Find a running erasure of the same documents and texts.
+SELECT {erasure_columns} FROM erasures
+WHERE tenant = :tenant AND finished_at IS NULL AND scope = 'documents'
+  AND public_ids = CAST(:ids AS uuid[]) AND texts = CAST(:texts AS text[])
+
+-- name: lock_documents
+-- Lock the rows of documents in all builds, and these builds, in the lock order of all writers, because an edit may be
+-- finishing. Return the public ids.
+SELECT d.public_id FROM documents d JOIN collections l ON l.id = d.collection_id
+WHERE d.public_id = ANY(CAST(:ids AS uuid[])) AND d.tenant = :tenant AND {exists:d}
+ORDER BY d.public_id, {is_live:l} DESC, l.build FOR UPDATE OF d FOR KEY SHARE OF l
+
+-- name: find_erasures_of
+-- Find the erasures, finished or not, that cover some of these documents, the newest first.
+SELECT {erasure_columns} FROM erasures
+WHERE tenant = :tenant AND scope = 'documents' AND public_ids && CAST(:ids AS uuid[])
+ORDER BY started_at DESC
 
 -- name: logged
--- Return the ids of a document's chunks, and of the builds whose logged queries may contain them.
+-- Return the ids of documents' chunks, and of the builds whose logged queries may contain them.
 SELECT ARRAY(SELECT DISTINCT c.id FROM documents d JOIN chunks c ON c.document_id = d.id
-             WHERE d.public_id = :id AND d.tenant = :tenant) AS chunk_ids,
-       ARRAY(SELECT d.collection_id FROM documents d WHERE d.public_id = :id AND {exists:d}) AS build_ids
+             WHERE d.public_id = ANY(CAST(:ids AS uuid[])) AND d.tenant = :tenant) AS chunk_ids,
+       ARRAY(SELECT DISTINCT d.collection_id FROM documents d
+             WHERE d.public_id = ANY(CAST(:ids AS uuid[])) AND d.tenant = :tenant AND {exists:d}) AS build_ids
 
 -- name: get
 -- Read an erasure, and how many rows of its documents are left.
-SELECT {erasure_columns}, (SELECT count(*) FROM documents d
-             WHERE d.collection_id = ANY(e.collection_ids) OR d.id = ANY(e.document_ids)) AS documents_left
-FROM erasures e WHERE e.id = :id AND (CAST(:tenant AS text) IS NULL OR e.tenant = :tenant)
+SELECT {erasure_columns}, {documents_left} AS documents_left FROM erasures e
+WHERE e.id = :id AND (CAST(:tenant AS text) IS NULL OR e.tenant = :tenant)
 
 -- name: draw_fence
 -- Draw the tokens of erasures whose documents are deleted: settlements with smaller tokens do not restore erased data
@@ -111,7 +135,7 @@ RETURNING {erasure_columns}
 -- Finish an erasure; its points are deleted again later.
 UPDATE erasures
 SET finished_at = now(), recheck_at = now() + CAST(:recheck_after AS interval), search = NULL, chunk_ids = '{}',
-    build_ids = '{}'
+    build_ids = '{}', texts = '{}'
 WHERE id = :id RETURNING {erasure_columns}
 
 -- name: due_rechecks
@@ -134,5 +158,11 @@ UPDATE erasures SET recheck_at = now() + CAST(:recheck_after AS interval) WHERE 
 SELECT {erasure_columns} FROM erasures
 WHERE (CAST(:tenant AS text) IS NULL OR tenant = :tenant)
   AND (CAST(:collection AS text) IS NULL OR collection = :collection)
-  AND (CAST(:document_id AS uuid) IS NULL OR document_id = :document_id)
+  AND (CAST(:document_id AS uuid) IS NULL OR CAST(:document_id AS uuid) = ANY(public_ids))
 ORDER BY started_at DESC
+
+-- name: page
+-- List the erasures of a tenant, the newest first, with the rows of documents that are left.
+SELECT {erasure_columns}, {documents_left} AS documents_left FROM erasures e
+WHERE tenant = :tenant AND (CAST(:at AS timestamptz) IS NULL OR (started_at, id) < (:at, CAST(:after AS uuid)))
+ORDER BY started_at DESC, id DESC LIMIT :limit

@@ -7,7 +7,7 @@ search has passed needs no second look.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from shared.ledger.postgres.statements import Statement
 _SLICE_KEYS = 5_000  # examined in a slice; all of them may have to be deleted
 _SLICE_COUNTED = 50_000
 _SLICE_QUERIES = 20_000
-_FIRST_TIME = "-infinity"
+FIRST_TIME = "-infinity"
 
 SQL = statements.load(__file__, is_unused=completions.UNUSED, is_text_unused=page_texts.UNUSED)
 
@@ -40,8 +40,20 @@ class Slice:
     waits: bool = False
 
 
-_ENDED = Slice()
-_Search = Callable[[Connection, Row, str | None], Awaitable[Slice]]
+ENDED = Slice()
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search of a table.
+
+    Args:
+        counted: name under which the erasure counts its deleted rows.
+        next: deletes the next slice, after a position.
+    """
+
+    counted: str
+    next: Callable[[Connection, Row, str | None], Awaitable[Slice]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +75,7 @@ async def _unused(table: _Keys, connection: Connection, erasure: Row, after: str
     parameters = {"tenant": erasure["tenant"], "after": first, "limit": _SLICE_KEYS}
     found = (await connection.execute(table.following, parameters)).all()
     if not found:
-        return _ENDED
+        return ENDED
     unused = [row.key for row in found if row.unused]
     locked = (await connection.execute(table.lock, {"keys": unused})).scalars() if unused else []
     deleted = (await connection.execute(table.delete, {"keys": locked})).all() if locked else []
@@ -80,21 +92,21 @@ async def count_unused(connection: Connection, table: str, tenant: str, after: b
 
 
 async def _queries(connection: Connection, erasure: Row, after: str | None) -> Slice:
-    """Delete the next logged queries of a collection or a tenant, or remove an erased document's chunks from them."""
+    """Delete the next logged queries of a collection or a tenant, or remove erased documents' chunks from them."""
     following, change, of_builds, scope = _logged(erasure)
-    start = {"after": after or _FIRST_TIME}
+    start = {"after": after or FIRST_TIME}
     until = (await connection.execute(following, of_builds | start | {"limit": _SLICE_QUERIES})).scalar_one()
     if until is None:
-        return _ENDED
+        return ENDED
     changed = await connection.execute(change, of_builds | scope | start | {"until": until})
     return Slice(0 if change is SQL.remove_chunks else changed.rowcount, until)
 
 
 def _logged(erasure: Row) -> tuple[Statement, Statement, dict[str, Any], dict[str, Any]]:
     """Return the statements that find and change the next queries, with the builds and the scope that they name."""
-    if erasure["document_id"] is not None:
+    if erasure["scope"] == "documents":
         return SQL.next_queries, SQL.remove_chunks, {"builds": erasure["build_ids"]}, {"id": erasure["id"]}
-    if erasure["collection"] is not None:
+    if erasure["scope"] == "collection":
         return SQL.next_queries, SQL.delete_of_builds, {"builds": erasure["collection_ids"]}, {}
     return SQL.next_of_all, SQL.delete_queries, {}, {"tenant": erasure["tenant"]}
 
@@ -105,7 +117,7 @@ _OF_KEYS = {
     "page_texts": _Keys(SQL.next_texts, page_texts.SQL.lock, page_texts.SQL.delete_unused),
 }
 PAID: Collection[str] = _OF_KEYS.keys()
-SEARCHES: Mapping[str, _Search] = {
-    "queries": _queries,
-    **{table: partial(_unused, keys) for table, keys in _OF_KEYS.items()},
+SEARCHES: dict[str, Search] = {
+    "queries": Search("queries", _queries),
+    **{table: Search(table, partial(_unused, keys)) for table, keys in _OF_KEYS.items()},
 }

@@ -49,8 +49,7 @@ WHERE ctid = ANY(ARRAY(SELECT ctid FROM labelled_sets WHERE tenant = :tenant LIM
 -- Delete some labelled sets of an erased collection. No other collection has its name before the erasure has ended.
 DELETE FROM labelled_sets WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM labelled_sets
-    WHERE tenant = :tenant AND collection = CAST(:collection AS text) AND CAST(:document_id AS uuid) IS NULL
-    LIMIT :limit
+    WHERE tenant = :tenant AND collection = CAST(:collection AS text) LIMIT :limit
 )) RETURNING 1
 
 -- name: count_under_name

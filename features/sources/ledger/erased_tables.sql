@@ -1,6 +1,6 @@
 -- part: erased
 -- The sources of an erased collection. Until the erasure has ended there is no other collection of that name.
-tenant = :tenant AND collection = CAST(:collection AS text) AND CAST(:document_id AS uuid) IS NULL
+tenant = :tenant AND collection = CAST(:collection AS text)
 
 -- name: items_of_tenant
 -- Delete some items of an erased tenant, whose rows name no tenant.

@@ -17,7 +17,7 @@ SELECT pg_advisory_xact_lock(hashtextextended(:tenant, 7065013))
 -- name: find_erasure
 -- Find a running erasure of a tenant or of one of its collections.
 SELECT id, collection FROM erasures
-WHERE tenant = :tenant AND finished_at IS NULL AND document_id IS NULL
+WHERE tenant = :tenant AND finished_at IS NULL AND scope <> 'documents'
   AND (collection IS NULL OR collection = :name)
 
 -- name: lock

@@ -16,7 +16,9 @@ _DOCUMENT = (
     "d.id, d.public_id, d.tenant, d.collection_id, d.external_id, d.version, d.live_version, d.state, d.error,"
     " d.created_at, d.updated_at, d.reader"
 )
-_ERASURE = "id, tenant, collection, document_id, collection_ids, document_ids, deleted, started_at, finished_at"
+_ERASURE = (
+    "id, tenant, scope, collection, public_ids, texts, collection_ids, document_ids, deleted, started_at, finished_at"
+)
 
 
 def is_given(row: str) -> str:

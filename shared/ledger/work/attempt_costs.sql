@@ -11,7 +11,7 @@ FROM jsonb_to_recordset(CAST(:rows AS jsonb))
           job_id uuid, prompt_tokens int, completion_tokens int, cached_tokens int, cache_write_tokens int, calls int)
 WHERE EXISTS (SELECT 1 FROM collections l WHERE l.id = v.collection_id OFFSET 0)
    OR NOT EXISTS (SELECT 1 FROM erasures e WHERE e.tenant = v.tenant AND e.last_token > v.token
-                                             AND e.collection IS NULL AND e.document_id IS NULL OFFSET 0)
+                                             AND e.scope = 'tenant' OFFSET 0)
 ON CONFLICT (token) DO UPDATE
 SET model = excluded.model, tier = excluded.tier, prompt_tokens = excluded.prompt_tokens, completion_tokens = excluded.completion_tokens,
     cached_tokens = excluded.cached_tokens, cache_write_tokens = excluded.cache_write_tokens,

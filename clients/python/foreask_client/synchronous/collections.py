@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from foreask_client.models import Collection, Erasure, Json
+from foreask_client.models import Collection, Erasure, ErasurePreview, Json
 from foreask_client.requests import (
     Events,
     Pages,
@@ -41,6 +41,41 @@ class CollectionsApi(Connection):
 
     def erasure(self, erasure_id: str) -> Erasure:
         return self.send(get(f"/v1/erasures/{segment(erasure_id)}", Erasure))
+
+    def erasures(self) -> Iterator[Erasure]:
+        """List all erasures, newest first."""
+        return self.items(Pages("/v1/erasures", {}, Erasure.model_validate))
+
+    def preview_erasure(
+        self,
+        texts: Sequence[str],
+        *,
+        collection: str | None = None,
+        document_ids: Sequence[str] = (),
+        cursor: str | None = None,
+    ) -> ErasurePreview:
+        """Find documents and users' records with texts that name a person. Nothing is erased.
+
+        Args:
+            texts: a name, an e-mail address and so on, at most 10.
+            collection: collection whose documents are searched; None for all. Records are always searched in all.
+            document_ids: documents to return on the first page, whatever they contain.
+            cursor: `next_cursor` of the previous page; the last page has none. Add up the results of all pages.
+        """
+        named = {"collection": collection, "texts": list(texts), "document_ids": list(document_ids), "cursor": cursor}
+        return self.send(post("/v1/erasure-previews", ErasurePreview, named, repeatable=True))
+
+    def erase_person(self, texts: Sequence[str] = (), *, document_ids: Sequence[str] = ()) -> Erasure:
+        """Start to erase these documents, at most 1,000, and users' records with texts that name a person.
+
+        `erasure` returns the progress. A repeated call starts no second erasure of the same data.
+        """
+        person = {"texts": list(texts), "document_ids": list(document_ids)}
+        return self.send(post("/v1/erasures", Erasure, person, repeatable=True))
+
+    def check_erasure(self, erasure_id: str) -> Json:
+        """Search PostgreSQL and Qdrant for leftovers of an erasure; `found` is their number."""
+        return self.send(get(f"/v1/erasures/{segment(erasure_id)}/remaining-data", Json, slow=True))
 
     def reindex(self, collection: str, *, outdated: bool = False) -> Json:
         """Parse every document again, generate its questions and index it. Queries see no gap.

@@ -690,15 +690,19 @@ CREATE TABLE outdated_objects (
     CONSTRAINT pk_outdated_objects PRIMARY KEY (name)
 );
 
--- Erasures of a tenant, a collection or a document. Finished rows are retained as the record.
+-- Erasures of a tenant, a collection, or documents and the texts that name a person. Finished rows are retained as the
+-- record.
 CREATE TABLE erasures (
     id uuid NOT NULL,
     tenant text NOT NULL,
-    collection text,  -- its name; null for a tenant or a document
-    document_id uuid,  -- its public id
+    scope text NOT NULL,  -- tenant, collection, documents
+    collection text,  -- its name; null for other scopes
+    public_ids uuid[] NOT NULL DEFAULT '{}',  -- public ids of the documents
+    -- Texts that name a person: questions, answers and conversations that contain one are deleted. Empty afterwards.
+    texts text[] NOT NULL DEFAULT '{}',
     collection_ids uuid[] NOT NULL DEFAULT '{}',  -- ids of all builds
-    document_ids uuid[] NOT NULL DEFAULT '{}',  -- ids of its rows in all builds
-    -- Ids of an erased document's chunks, which are removed from the logged queries of these builds; empty afterwards.
+    document_ids uuid[] NOT NULL DEFAULT '{}',  -- ids of the documents' rows in all builds
+    -- Ids of erased documents' chunks, which are removed from the logged queries of these builds; empty afterwards.
     chunk_ids uuid[] NOT NULL DEFAULT '{}',
     build_ids uuid[] NOT NULL DEFAULT '{}',
     deleted jsonb NOT NULL DEFAULT '{}'::jsonb,  -- number of deleted rows per table
@@ -1500,10 +1504,10 @@ BEGIN
         END IF;
         IF kind = 'build' THEN called := called || ', build ' || (subject ->> 'build'); END IF;
     WHEN 'erasures' THEN
-        -- Ids of erased documents and names of erased tenants must not remain here: `erasures` has them.
+        -- Ids of erased documents, and names of erased tenants and people, must not remain here.
         done := 'erase';
-        kind := CASE WHEN subject ->> 'collection' IS NOT NULL THEN 'collection'
-                     WHEN subject ->> 'document_id' IS NOT NULL THEN 'document' ELSE 'tenant' END;
+        kind := CASE WHEN subject ->> 'scope' <> 'documents' THEN subject ->> 'scope'
+                     WHEN subject -> 'texts' <> '[]' THEN 'person' ELSE 'document' END;
         called := coalesce(subject ->> 'collection', subject ->> 'id');
         IF kind = 'tenant' THEN owner := ''; END IF;
     END CASE;
