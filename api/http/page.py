@@ -57,6 +57,8 @@ ADDRESSES = {
     "/lab/compare": "compare",
     "/lab/compare/{evaluation_id}": "compare",
     "/answers/{answer_id}": "shared",
+    "/erase": "erase",
+    "/erase/{erasure_id}": "erase",
     _GALLERY: "gallery",
 }
 MISSING = "missing"  # the screen of any other address

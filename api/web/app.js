@@ -33,6 +33,7 @@ const ROUTES = [
   [/^\/jobs$/, () => import("./routes/jobs.js")],
   [/^\/sources$/, () => import("./routes/sources.js")],
   [/^\/tenants$/, () => import("./routes/tenants.js")],
+  [/^\/erase(?:\/(?<id>[^/]+))?$/, () => import("./routes/erase.js")],
   [/^\/api$/, () => import("./routes/api.js")],
   [/^\/answers\/(?<id>[^/]+)$/, () => import("./routes/shared.js")],
   GALLERY,

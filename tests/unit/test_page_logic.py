@@ -633,3 +633,25 @@ def test_keys_and_budgets_show_currency_and_confirm():
 )
 def test_collections_show_options_builds_and_quality():
     assert passes("collections")
+
+
+@guards(
+    "api/web/parts/person.js",
+    "documents: [...result.documents, ...page.documents]",
+    "documents: page.documents",
+    means="only the last page of a search for a person is shown",
+)
+@guards(
+    "api/web/parts/person.js",
+    "WITHIN_QUERIES.includes(kind) ? 0 : number",
+    "number",
+    means="a query with feedback is counted twice",
+)
+@guards(
+    "api/web/routes/erase.js",
+    " || followed.check) return;",
+    ") return;",
+    means="a finished erasure is checked at every poll",
+)
+def test_erasure_of_person_is_searched_and_followed():
+    assert passes("erase")

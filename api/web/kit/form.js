@@ -118,15 +118,16 @@ export function createForm(submit, { keeps = false } = {}) {
    * Render the form. `body` renders its fields with the given function.
    *
    * @param {{action: unknown, body: (field: (facts: Field) => unknown) => unknown, busy?: unknown, label?: string,
-   *   cancel?: () => void, more?: unknown, inline?: boolean}} facts
+   *   cancel?: () => void, more?: unknown, inline?: boolean, danger?: boolean}} facts
    *   busy: words of the button while the values are sent
    *   label: name of the form for screen readers
    *   more: other buttons
    *   inline: whether the form is a line, as in a row
+   *   danger: whether it deletes data
    */
-  function view({ action, body, busy = say`Saving…`, label, cancel, more, inline }) {
+  function view({ action, body, busy = say`Saving…`, label, cancel, more, inline, danger }) {
     fields.clear();
-    const main = html`<button class=${inline ? nothing : "main"} type="submit"
+    const main = html`<button class=${inline ? nothing : danger ? "kit-destroy" : "main"} type="submit"
       aria-disabled=${state.isBusy ? "true" : nothing}>${state.isBusy ? busy : action}</button>`;
     const back = cancel ? html`<button type="button" @click=${cancel}>${say`Cancel`}</button>` : nothing;
     if (inline) {

@@ -65,12 +65,19 @@ const GROUPS = [
   { name: "", screens: [{ path: "/api", words: "API", sign: "code-xml" }] },
 ];
 const SCREENS = GROUPS.flatMap((group) => group.screens);
+/** Screens that are rarely used: menus and the palette lead to them. @type {Screen[]} */
+const TASKS = [
+  { path: "/erase", words: say`Erase a person`, sign: "circle-user-round", scope: "manage" },
+];
 
 /** @param {Screen} screen */
 const isAllowed = ({ scope, or }) => !scope || may(scope) || Boolean(or && may(or));
 
 /** Return the screens that the key may use. */
 export const allowedScreens = () => SCREENS.filter(isAllowed);
+
+/** Return all screens that the key may use, also the ones outside of the navigation. */
+export const reachableScreens = () => [...SCREENS, ...TASKS].filter(isAllowed);
 
 /** Return the letters that open a screen after `g`, each with the screen's name. */
 export const letters = () => allowedScreens().flatMap(({ letter, words }) => (letter ? [[letter, words]] : []));

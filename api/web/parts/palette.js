@@ -6,7 +6,7 @@ import { redraw } from "../store.js";
 import { collections } from "./collections.js";
 import { nameOf } from "./format.js";
 import { icon } from "./icon.js";
-import { allowedScreens } from "./navigation.js";
+import { reachableScreens } from "./navigation.js";
 import { may } from "./permissions.js";
 import { say } from "./words.js";
 
@@ -30,7 +30,7 @@ export function open(opens) {
 /** Return the screens and documents that match the words. */
 export function targets() {
   const words = seen.typed.trim().toLowerCase();
-  return [...allowedScreens().filter((screen) => screen.words.toLowerCase().includes(words)), ...seen.documents];
+  return [...reachableScreens().filter((screen) => screen.words.toLowerCase().includes(words)), ...seen.documents];
 }
 
 async function search() {

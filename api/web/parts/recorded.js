@@ -12,7 +12,7 @@ const ACTORS = { "command line": say`command line`, local: say`local program`, o
 /** @type {Record<string, string>} */
 const KINDS = {
   key: say`key`, budget: say`budget`, webhook: say`webhook`, collection: say`collection`, build: say`build`,
-  source: say`source`, document: say`document`, gap: say`gap`, tenant: say`tenant`,
+  source: say`source`, document: say`document`, person: say`person`, gap: say`gap`, tenant: say`tenant`,
 };
 /**
  * Whole phrases, because each language orders their words differently.

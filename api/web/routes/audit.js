@@ -17,7 +17,8 @@ export const titled = true;
 const PAGE = 50;
 const OBJECTS = [
   ["key", say`keys`], ["budget", say`budgets`], ["webhook", say`webhooks`], ["collection", say`collections`],
-  ["build", say`builds`], ["source", say`sources`], ["document", say`documents`], ["gap", say`gaps`],
+  ["build", say`builds`], ["source", say`sources`], ["document", say`documents`],
+  ["person", say`people`], ["gap", say`gaps`],
 ];
 
 /** @typedef {Api["AuditEntryView"] & {tenant?: string | null}} Entry */

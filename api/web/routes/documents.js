@@ -403,7 +403,8 @@ function listActions() {
   const details = { words: say`Collection details`, href: address };
   const change = () => remember("estimate", asksAlways() ? "" : "always");
   const always = { words: say`Always show the cost before uploading`, checked: asksAlways(), act: change };
-  return may("write") ? [details, always] : [details];
+  const erase = { words: say`Erase a person`, href: `${ROOT}/erase` };
+  return [details, ...(may("write") ? [always] : []), ...(may("manage") ? [erase] : [])];
 }
 
 /** Render the number of documents that a search has found. */

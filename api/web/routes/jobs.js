@@ -99,7 +99,11 @@ function one(job) {
 }
 
 /** @param {Job} job */
-function titleOf({ kind, collection }) {
+function titleOf({ id, kind, collection }) {
+  if (kind === "erasure" && may("manage")) {
+    const words = collection ? say`${KINDS[kind]} of ${collection}` : KINDS[kind];
+    return html`<a dir="auto" href=${`${ROOT}/erase/${id}`}>${words}</a>`;
+  }
   if (!collection) return KINDS[kind];
   const address = `${ROOT}/collections/${encodeURIComponent(collection)}`;
   return say`${KINDS[kind]} of ${html`<a dir="auto" href=${address}>${collection}</a>`}`;
