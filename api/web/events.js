@@ -118,8 +118,8 @@ export function listen(onEvent, onConnection) {
     run();
   }
   document.addEventListener("visibilitychange", onVisibility);
-  const ready = readsAll().then((all) => (all ? join(key()).then(run) : undefined)); // the server has no events for a person
-  ready.catch(() => {});
+  // The server has no events for a person.
+  readsAll().then((all) => (all ? join(key()).then(run) : undefined)).catch(() => {});
   return () => {
     closed = true;
     control.abort();

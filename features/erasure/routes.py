@@ -33,10 +33,11 @@ from shared.http.openapi import problems
 from shared.http.replies import JsonReply
 from shared.http.schemas.common import CollectionName, TenantName
 from shared.http.state import CollectionCacheDep, ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.model.collections import Collections
 from shared.services.features import erased_tables
 
-router = APIRouter(prefix="/v1", tags=["erasures"])
+router = APIRouter(prefix="/v1", tags=["erasures"], route_class=StrictRoute)
 operator_router = APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=[Operator])
 ERASURE_ROUTES = FeatureRoutes(
     (router, operator_router),

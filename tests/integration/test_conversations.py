@@ -388,7 +388,7 @@ async def test_erased_document_deletes_citing_conversations(services, cited, sto
 
 @guards(
     "features/conversations/ledger.sql",
-    "(e.collection IS NULL OR e.collection = ANY(c.collections))",
+    "(e.scope = 'tenant' OR e.collection = ANY(c.collections))",
     "false",
     means="a new collection revives the conversations of an erased one",
 )

@@ -105,7 +105,10 @@ async function remove(id, collection, then) {
   }
 }
 
-/** @param {Api["ChunkQuestion"]} each @param {string} chunk its id @param {string} collection @param {() => unknown} then */
+/**
+ * @param {Api["ChunkQuestion"]} each @param {string} chunk its id @param {string} collection
+ * @param {() => unknown} then
+ */
 function question(each, chunk, collection, then) {
   const isRemoved = each.accepted?.state === "removing";
   const why = [offBy(each), each.reason, ORIGIN[each.source], isRemoved ? say`being removed` : ""];
