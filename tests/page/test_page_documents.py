@@ -104,7 +104,7 @@ async def test_list_returns_where_it_was_left(visit, listed):
 
 
 async def _scrolled(page, number):
-    """Scroll the list by rows, and return a visible row, and whether a list shows the same rows at the same place."""
+    """Scroll the list by rows, and return a visible row, and whether a list shows the same rows at the same height."""
     await page.locator(".window").evaluate(SCROLL, number)
     row = page.locator(f'.row[aria-posinset="{number + 5}"]')
     await expect(row).to_be_visible()

@@ -59,7 +59,7 @@ def ruled() -> set[str]:
 
 
 def split_selectors(prelude: str) -> list[str]:
-    """Return the selectors of a list, without those of at-rules."""
+    """Return the selectors of a list, without at-rules."""
     parts = re.split(r",(?![^()]*(?:\([^()]*\)[^()]*)*\))", prelude)
     return [" ".join(part.split()) for part in parts if not part.strip().startswith("@")]
 
