@@ -31,6 +31,7 @@ def retriever_of(parts: Parts) -> Retriever:
         query_embedders(parts),
         parts.index,
         parts.ledger[Documents].shown_versions,
+        find_unreadable=parts.ledger[Documents].changed_unreadable,
         rewriter=_rewriter(parts),
         reranker=reranker_of(parts.settings, parts.stack),
         tokens=token_counter(parts.settings.llm_tokenizer),

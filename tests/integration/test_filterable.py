@@ -332,7 +332,7 @@ async def test_documents_are_found_by_declared_fields(client, services, provider
 
 @guards(
     "shared/query/retrieve/retriever.py",
-    "        await self._searcher.require_affordable(visible, conditions)\n",
+    "        await self._searcher.require_affordable(visible, conditions, shows_size=is_key)\n",
     "",
     means="queries are searched with a filter of any price",
 )

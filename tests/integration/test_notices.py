@@ -50,7 +50,7 @@ async def notices(client, filter_):
 
 @guards(
     "shared/http/queries/notices.py",
-    "retrieval.unknown_fields = _unknown(body, collection)",
+    "retrieval.unknown_fields = _unknown(body, collection, caller)",
     "retrieval.unknown_fields = []",
     means="a field that no document has is not reported",
 )

@@ -32,7 +32,7 @@ async def add_notices(retrieval: Retrieval, body: RetrieveBody, caller: Caller, 
     The ledger is read only if there may be something to report; if it does not answer, there is no notice.
     """
     is_empty = not retrieval.unique_chunks
-    if not is_empty and not _unknown(body, retrieval.collection):
+    if not is_empty and not _unknown(body, retrieval.collection, caller):
         return
     with suppress(ForeaskError, TimeoutError):
         async with asyncio.timeout(_SECONDS):
@@ -48,7 +48,7 @@ async def _add(
     if is_empty and caller.person is None and (reason := await _reason(collection, collections)):
         retrieval.notices = [reason]
         return
-    retrieval.unknown_fields = _unknown(body, collection)
+    retrieval.unknown_fields = _unknown(body, collection, caller)
     if retrieval.unknown_fields:
         # The caller must not learn the fields of documents that it cannot find.
         known = () if is_partial else _known(collection)
@@ -75,8 +75,11 @@ def _known(collection: Collection) -> Sequence[str]:
     return sorted({*collection.metadata_fields, *(name for name, _ in collection.options.filterable)})
 
 
-def _unknown(body: RetrieveBody, collection: Collection) -> Sequence[str]:
-    return [] if body.filter is None else unknown_fields(fields_of(body.filter), _known(collection))
+def _unknown(body: RetrieveBody, collection: Collection, caller: Caller) -> Sequence[str]:
+    # A person must not learn which fields the documents have that the person cannot read.
+    if body.filter is None or caller.person is not None:
+        return []
+    return unknown_fields(fields_of(body.filter), _known(collection))
 
 
 def _sentence(unknown: Sequence[str], known: Sequence[str], collection: str) -> str:

@@ -375,6 +375,23 @@ class Documents:
         rows = await self._database.rows(SQL.shown_versions, parameters)
         return {row["id"]: ShownVersion(row["shown"], row["age_seconds"]) for row in rows}
 
+    async def changed_unreadable(self, collection_id: UUID, principals: Sequence[str], *, most: int) -> list[UUID]:
+        """Return documents of a build, at most `most`, that these principals do not read, whatever Qdrant says.
+
+        Qdrant may still have the readers that the documents had before they were changed.
+        """
+        parameters = {"collection": collection_id, "principals": list(principals), "limit": most}
+        return [row["id"] for row in await self._database.rows(SQL.changed_unreadable, parameters)]
+
+    async def readable_chunks(
+        self, tenant: str, chunk_ids: Sequence[UUID], principals: Sequence[str] | None
+    ) -> set[UUID]:
+        """Return the chunks among these that principals read, in the versions that queries see; None: all of them."""
+        if principals is None:
+            return set(chunk_ids)
+        parameters = {"chunks": list(chunk_ids), "tenant": tenant, "principals": list(principals)}
+        return {UUID(str(row["id"])) for row in await self._database.rows(SQL.readable_chunks, parameters)}
+
     async def live_chunk_ids(self, collection: Collection, external_ids: Sequence[str]) -> dict[str, set[str]]:
         """Return the ids of documents' chunks as queries see them, by external id; unknown documents are missing."""
         parameters = {"collection": collection.id, "tenant": collection.tenant, "external_ids": list(external_ids)}

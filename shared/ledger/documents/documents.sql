@@ -149,6 +149,22 @@ CROSS JOIN LATERAL (SELECT max(s.obsolete_since) AS since FROM sweeps s
                     WHERE s.document_id = v.id AND s.obsolete_version < d.live_version) s
 WHERE d.id IS NULL OR v.version <> coalesce(d.live_version, d.version) OR s.since IS NOT NULL
 
+-- name: changed_unreadable
+-- Find the documents of a build whose points may have older readers, and that principals do not read.
+SELECT d.id FROM documents d
+WHERE d.description_due_at IS NOT NULL AND d.collection_id = :collection AND {exists:d}
+  AND NOT EXISTS (SELECT 1 FROM document_versions r
+                  WHERE r.document_id = d.id AND r.version = coalesce(d.live_version, d.version)
+                    AND r.readable_by && CAST(:principals AS text[]))
+ORDER BY d.description_due_at LIMIT :limit
+
+-- name: readable_chunks
+-- Find the chunks among these that queries see, of documents that principals read.
+SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id AND {exists:d}
+    AND c.version = coalesce(d.live_version, d.version)
+JOIN document_versions r ON r.document_id = d.id AND r.version = c.version
+WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND d.tenant = :tenant AND r.readable_by && CAST(:principals AS text[])
+
 -- name: ids_of_names
 -- Find the documents of a collection that have these external ids.
 SELECT d.public_id FROM documents d JOIN collections l ON l.id = d.collection_id

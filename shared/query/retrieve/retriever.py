@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 import structlog
@@ -70,10 +70,19 @@ _ATTEMPTS = 4  # searches of a query, if a found document is replaced during eac
 _BATCH_INPUTS, _BATCH_TOKENS = 64, 8_000  # questions in one request for embeddings
 
 
+_MOST_UNREADABLE = 10_000  # changed documents that a search excludes: 370 kB of each request
 _CHECK_BUDGET = timedelta(seconds=1)  # a query takes a tenth of it, and PostgreSQL may be failing over
 _CHECK_PAUSE_SECONDS = 5.0  # after a check without an answer, queries do not wait for another one
 log = structlog.get_logger()
 FindShown = Callable[[AbstractSet[Version], Sequence[str] | None], Awaitable[Mapping[UUID, ShownVersion]]]
+
+
+class FindUnreadable(Protocol):
+    """Returns documents that principals do not read, although Qdrant may still say so: see `Documents`."""
+
+    def __call__(
+        self, collection_id: UUID, principals: Sequence[str], /, *, most: int
+    ) -> Awaitable[Sequence[UUID]]: ...
 
 
 class _Changed(Exception):
@@ -221,6 +230,8 @@ class Retriever:
         find_shown: returns the versions that queries see, of documents of which another version was found, that have
             replaced one lately, or that the principals do not read; None if no document changes, as in an evaluation
             without a ledger.
+        find_unreadable: returns the documents whose readers were changed and that principals do not read, as long as
+            Qdrant is not up to date; None if no person asks.
         rewriter: rewrites questions; None skips rewriting.
         reranker: orders the best chunks; None keeps the fused order.
         tokens: counts tokens of returned texts.
@@ -233,6 +244,7 @@ class Retriever:
         index: Index,
         find_shown: FindShown | None = None,
         *,
+        find_unreadable: FindUnreadable | None = None,
         rewriter: Rewriter | None = None,
         reranker: Reranker | None = None,
         tokens: TokenCounter | None = None,
@@ -242,6 +254,7 @@ class Retriever:
         self._vectors = QuestionVectors(embedders, remembered)
         self._index = index
         self._find_shown = find_shown
+        self._find_unreadable = find_unreadable
         self._checks_after = 0.0  # time of the event loop
         self._replaced = ReplacedVersions()
         self._searcher = Searcher(index)
@@ -259,7 +272,8 @@ class Retriever:
         versions that Qdrant contains.
 
         A person's search finds only documents that the person may read, by the readers in Qdrant. They may be older
-        than the ledger's, which decide: the search is repeated without documents that the person may not read any more.
+        than the ledger's, which decide: the search is repeated without all documents whose readers were changed, and
+        that the person may not read any more. Thousands of changed documents therefore leave no gaps in the result.
 
         Returns:
             `top_k` distinct units, never fewer while more exist that pass the filter and `min_score` and fit the token
@@ -278,7 +292,8 @@ class Retriever:
         replaced = self._replaced.min_versions(collection.id) if collection.damage is None else {}
         visible = without_older_versions(visible_points(collection.location, conditions), replaced)
         search = _Search(collection, query, visible, visible, retrieval)
-        await self._searcher.require_affordable(visible, conditions)
+        is_key = query.restriction.principals is None
+        await self._searcher.require_affordable(visible, conditions, shows_size=is_key)
         for _ in range(_ATTEMPTS - 1):
             with suppress(_Changed):
                 return await self._attempt(search)
@@ -303,6 +318,8 @@ class Retriever:
             retrieval.expected = await self._expected(search, matches)
         if search.has_hidden:  # rights changed during each search: the counts must not include hidden chunks
             retrieval.matched_questions = retrieval.unique_chunks = len(retrieval.chunks)
+            retrieval.reference_scores = {}
+            retrieval.trace.forget_facts()
         return retrieval
 
     async def question_vectors(self, questions: Sequence[str], collection: Collection) -> Vectors:
@@ -540,6 +557,7 @@ class Retriever:
         search.is_changed |= bool(gone) or _has_changed(others, shown, elapsed_seconds() - search.started)
         if search.query.restriction.principals is not None and any(shown[each].version is None for each, _ in others):
             search.is_changed = search.has_hidden = True
+            search.shown |= await self._unreadable(search)
         return ChunkPayloads(
             {chunk: payload for chunk, payload in read.chunks.items() if _version_of(payload) not in others},
             {point: payload for point, payload in read.questions.items() if _version_of(payload) not in others},
@@ -562,6 +580,15 @@ class Retriever:
             self._checks_after = now + _CHECK_PAUSE_SECONDS
             return self._unchecked(search, checked.reason)
         return checked
+
+    async def _unreadable(self, search: _Search) -> Mapping[UUID, None]:
+        """Return documents that the person may not read any more, without waiting long: the found ones are known."""
+        principals = search.query.restriction.principals
+        if self._find_unreadable is None or principals is None or search.is_last:
+            return {}
+        finding = self._find_unreadable(search.collection.id, principals, most=_MOST_UNREADABLE)
+        found = await within(_CHECK_BUDGET, finding)
+        return {} if isinstance(found, SkippedStep) else dict.fromkeys(found)
 
     def _unchecked(self, search: _Search, reason: str) -> Mapping[UUID, ShownVersion]:
         if search.query.restriction.principals is not None:

@@ -22,14 +22,22 @@ class Searcher:
         self._index = index
         self._sizes = Sizes(index.count_chunks, seconds=_SIZE_SECONDS)
 
-    async def require_affordable(self, where: VisiblePoints, conditions: Sequence[Condition]) -> None:
+    async def require_affordable(
+        self, where: VisiblePoints, conditions: Sequence[Condition], *, shows_size: bool
+    ) -> None:
         """Check the conditions of a query before it is searched.
+
+        Args:
+            where: the searched points.
+            conditions: conditions of the query's filter.
+            shows_size: whether the size of the collection decides, which the caller may find out in this way.
 
         Raises:
             InvalidInput: they are too expensive for a collection of this size.
         """
         if costs_work(conditions):
-            require_affordable(conditions, await self._sizes.about(where.location))
+            chunks = await self._sizes.about(where.location) if shows_size else None
+            require_affordable(conditions, chunks)
 
     async def search(
         self, channel_query: ChannelQuery, where: VisiblePoints, query: Query, weights: Weights

@@ -158,6 +158,11 @@ class Trace:
     def record(self, name: StageName, facts: StageFacts) -> None:
         self._stage(name).facts = facts
 
+    def forget_facts(self) -> None:
+        """Remove the counts of all stages."""
+        for stage in self._stages.values():
+            stage.facts = None
+
     def skip(self, name: StageName, reason: str) -> None:
         """Record why a stage was skipped, replacing facts that it recorded before it failed."""
         stage = self._stage(name)

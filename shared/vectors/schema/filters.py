@@ -92,9 +92,15 @@ def without_older_versions(where: VisiblePoints, versions: Mapping[UUID, int]) -
 
 def only_versions(where: VisiblePoints, shown: Mapping[UUID, int | None]) -> VisiblePoints:
     """Exclude all versions of these documents but one from the visible points; None excludes this one, too."""
-    return _without(
-        where, [condition for document_id, version in shown.items() for condition in _others(document_id, version)]
-    )
+    excluded = [str(document_id) for document_id, version in shown.items() if version is None]
+    others = [
+        condition
+        for document_id, version in shown.items()
+        if version is not None
+        for condition in _others(document_id, version)
+    ]
+    # Thousands of documents are one condition: Qdrant checks conditions one after the other.
+    return _without(where, [*([_any_of("document_id", excluded)] if excluded else []), *others])
 
 
 def _without(where: VisiblePoints, excluded: Sequence[Condition]) -> VisiblePoints:
@@ -104,12 +110,9 @@ def _without(where: VisiblePoints, excluded: Sequence[Condition]) -> VisiblePoin
     return replace(where, questions=questions, texts=texts)
 
 
-def _others(document_id: UUID, version: int | None) -> list[Condition]:
-    of_document = _equals("document_id", str(document_id))
-    if version is None:
-        return [of_document]
+def _others(document_id: UUID, version: int) -> list[Condition]:
     above = {"key": "version", "range": {"gt": version}}
-    return [_is_below(document_id, version), {"must": [of_document, above]}]
+    return [_is_below(document_id, version), {"must": [_equals("document_id", str(document_id)), above]}]
 
 
 def _is_below(document_id: UUID, version: int) -> Condition:
@@ -143,24 +146,26 @@ def caller_conditions(
     return conditions
 
 
-def require_affordable(conditions: Sequence[Condition], chunks: int) -> None:
+def require_affordable(conditions: Sequence[Condition], chunks: int | None) -> None:
     """Check that few enough fields without an index are read: conditions on them times chunks of the collection.
 
-    Each word of a `text` condition counts.
+    Each word of a `text` condition counts. If `chunks` is None, because the caller must not learn the size of the
+    collection, a few conditions are possible, as in a collection of any size.
 
     Raises:
         InvalidInput: the filter is too expensive for the collection.
     """
     fields = [field for condition in conditions for field in _unindexed_fields(condition)]
-    most = max(_FREE_CONDITIONS, _MAX_WORK // max(1, chunks))
+    most = _FREE_CONDITIONS if chunks is None else max(_FREE_CONDITIONS, _MAX_WORK // max(1, chunks))
     if len(fields) <= most:
         return
     names = list(dict.fromkeys(fields))
     shown = ", ".join(f"'{name}'" for name in names[:_SHOWN_FIELDS])
     more = f" and {len(names) - _SHOWN_FIELDS} more" if len(names) > _SHOWN_FIELDS else ""
+    allowing = "a person may send" if chunks is None else f"a collection of {chunks:,} chunks allows"
     raise InvalidInput(
-        f"The filter has {len(fields):,} conditions, or words of `text`, without an index, and a collection of"
-        f" {chunks:,} chunks allows {most:,}: send fewer, or declare the field with `filterable` when you create the"
+        f"The filter has {len(fields):,} conditions, or words of `text`, without an index, and {allowing} {most:,}:"
+        " send fewer, or declare the field with `filterable` when you create the"
         f" collection, which gives it an index ({shown}{more}).",
         field="filter",
     )
