@@ -33,6 +33,7 @@ from shared.http.openapi import problems
 from shared.http.replies import JsonReply
 from shared.http.state import ServicesDep
 from shared.http.strict_route import StrictRoute
+from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.vectors.schema.filters import caller_conditions, of_chunks, visible_points
 
@@ -60,7 +61,10 @@ async def similarity(
         embedding, languages = collection.embedding_model, list(collection.languages)
     texts = [ComparedText(text.text, text.questions) for text in body.texts]
     questions, compared = await embed_compared(services.embedders.named(embedding), body.questions, texts)
-    chunks = list(dict.fromkeys(str(chunk) for chunk in body.chunk_ids))
+    requested = list(dict.fromkeys(body.chunk_ids))
+    # Qdrant may still have the readers that documents had before they were changed.
+    readable = await services.ledger[Documents].readable_chunks(caller.tenant, requested, caller.principals)
+    chunks = [str(chunk) for chunk in requested if chunk in readable]
     stored: list[ChunkSimilarity] = []
     if collection is not None and chunks:
         conditions = caller_conditions(None, None, collection.options.filterable, caller.restriction)
@@ -72,7 +76,7 @@ async def similarity(
         embedding=embedding,
         items=[_similarity(each) for each in similarities],
         chunks=[_chunk_similarity(each, shows_users=caller.reads_users_questions) for each in stored],
-        absent=[UUID(chunk) for chunk in chunks if chunk not in found],
+        absent=[chunk for chunk in requested if str(chunk) not in found],
     )
     return JsonReply(reply)
 

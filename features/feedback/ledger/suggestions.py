@@ -35,19 +35,21 @@ class Suggestions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def for_day(self, collection_id: UUID, day: date) -> list[Suggestion]:
+    async def for_day(
+        self, collection_id: UUID, day: date, principals: Sequence[str] | None = None
+    ) -> list[Suggestion]:
         """Return the suggestions of a build for a day, from different parts first, at most one for each document.
 
-        The same day has the same suggestions as long as the documents stay the same.
+        The same day has the same suggestions as long as the documents stay the same. With principals, only the
+        documents that these read count, so that the number of suggestions does not tell of others.
         """
         seed = f"{day.isoformat()} {collection_id}"
-        (span,) = await self._database.rows(SQL.span, {"collection": collection_id})
+        of_build = {"collection": collection_id, "principals": None if principals is None else list(principals)}
+        (span,) = await self._database.rows(SQL.span, of_build)
         if span["first"] is None:
             return []
         times = spread(span["first"], span["last"], seed)
-        listed = await self._database.rows(
-            SQL.documents, {"collection": collection_id, "times": times, "limit": _PER_PART}
-        )
+        listed = await self._database.rows(SQL.documents, of_build | {"times": times, "limit": _PER_PART})
         documents = in_turns(listed, seed)
         parameters = {
             "ids": [row["id"] for row in documents],

@@ -1,6 +1,9 @@
 -- part: ready
--- The documents of a build whose questions are complete.
+-- The documents of a build whose questions are complete, and that a person reads.
 documents d WHERE d.collection_id = :collection AND d.state = {DocumentState.READY} AND d.live_version IS NOT NULL
+  AND (CAST(:principals AS text[]) IS NULL
+       OR EXISTS (SELECT 1 FROM document_versions r WHERE r.document_id = d.id AND r.version = d.live_version
+                  AND r.readable_by && CAST(:principals AS text[])))
 
 -- name: span
 -- Find when the first and the last ready document of a build were created.

@@ -17,6 +17,7 @@ from shared.http.replies import JsonReply
 from shared.http.schemas.common import CollectionName
 from shared.http.state import QueryBudgetsDep, ServicesDep
 from shared.http.strict_route import StrictRoute
+from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.query.metering import spend_embedding
 from shared.services.api import ApiServices
@@ -107,13 +108,17 @@ async def remove(name: CollectionName, accepted_id: UUID, tenant: Writer, servic
 
 
 async def _require_visible(body: FeedbackBody, caller: Caller, services: ApiServices) -> None:
-    """Check that the filter of the key still shows the chunk.
+    """Check that the filter of the key still shows the chunk, and that the person still reads it.
 
     Raises:
         NotFound: it does not, as if the chunk were deleted.
     """
     target = services.ledger[Feedback].target
     name, chunk_id = await target(caller.tenant, body.query_id, body.chunk_id, key=caller.feedback_key)
+    if not await services.ledger[Documents].readable_chunks(caller.tenant, [chunk_id], caller.principals):
+        raise no_chunk(body.chunk_id)
+    if caller.filter is None:
+        return
     collection = await services.ledger[Collections].get(caller.tenant, name)
     conditions = caller_conditions(None, None, collection.options.filterable, caller.restriction)
     where = visible_points(collection.location, conditions)

@@ -41,12 +41,12 @@ async def suggestions(
     """Suggest questions that the documents of a collection answer, from different documents.
 
     They are generated questions, or questions submitted with documents, never users' questions. They change at midnight
-    UTC. The filter of the key applies.
+    UTC. The filter of the key applies; a person sees only questions of documents that the person may read.
     """
     collection = await services.ledger[Collections].get(tenant, name)
-    found = await services.ledger[Suggestions].for_day(collection.id, datetime.now(UTC).date())
     caller: Caller = request.state.caller
-    if caller.restriction.is_partial:
+    found = await services.ledger[Suggestions].for_day(collection.id, datetime.now(UTC).date(), caller.principals)
+    if caller.filter is not None:
         found = await _within_filter(collection, found, caller, services)
     return JsonReply(SuggestionList(items=[SuggestionView.of(each) for each in found[:limit]]))
 
