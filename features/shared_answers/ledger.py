@@ -89,7 +89,7 @@ class SharedAnswers:
             chunks = [query.chunk_ids[number - 1] for number in numbers]
             where = _where(chunks, tenant, query.collection, new.principals)
             found = await _passages(connection, SQL.lock_passages, where)
-            if found is None:
+            if found is None or not await _are_readable(connection, tenant, query.document_ids, new.principals):
                 raise Conflict("A document that this answer quotes has changed or was deleted: ask the question again.")
             values = where | {
                 "id": uuid4(),
@@ -121,13 +121,15 @@ class SharedAnswers:
             tenant: its tenant.
             answer_id: its id.
             oldest: age from which no answer is returned.
-            principals: the readers that a person matches, who must read each cited passage; None: a key.
+            principals: the readers that a person matches, who must read the documents of all passages that the query
+                found, because the model may have used one without citing it; None: a key.
 
         Raises:
             NotFound: there is no such answer.
         """
         async with self._database.begin() as connection:
-            parameters = {"id": answer_id, "tenant": tenant, "age": oldest}
+            names = None if principals is None else list(principals)
+            parameters = {"id": answer_id, "tenant": tenant, "age": oldest, "principals": names}
             row = (await connection.execute(SQL.find, parameters)).one_or_none()
             if row is None:
                 raise not_shared(answer_id)
@@ -200,6 +202,17 @@ async def _passages(connection: Connection, statement: Statement, where: Mapping
     """Return passages by the ids of their chunks; None if queries do not see one of them."""
     found = {row["chunk_id"]: row for row in (await connection.execute(statement, where))}
     return found if found.keys() >= set(where["chunks"]) else None
+
+
+async def _are_readable(
+    connection: Connection, tenant: str, document_ids: Sequence[UUID], principals: Sequence[str] | None
+) -> bool:
+    """Return whether principals read the documents of all passages: the model may have used one without citing it."""
+    if principals is None:
+        return True
+    parameters = {"documents": list(document_ids), "tenant": tenant, "principals": list(principals)}
+    count: int = (await connection.execute(SQL.count_readable, parameters)).scalar_one()
+    return count == len(document_ids)
 
 
 def not_shared(answer_id: UUID) -> NotFound:

@@ -8,6 +8,13 @@ chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
     AND {exists:d}
 JOIN collections l ON l.id = d.collection_id AND {is_live:l}
 
+-- part: readable
+-- The documents that principals read, in the versions that queries see.
+documents d JOIN collections l ON l.id = d.collection_id AND {is_live:l}
+JOIN document_versions v ON v.document_id = d.id AND v.version = d.live_version
+    AND v.readable_by && CAST(:principals AS text[])
+WHERE d.tenant = :tenant AND {exists:d}
+
 -- name: logged_answer
 -- Read a logged query with the digest of its answer, and the documents of its chunks; with a key, a query of this key. A
 -- running erasure of one of the documents has not yet removed the digest. An erasure that starts later deletes the shared
@@ -59,8 +66,15 @@ RETURNING {shown}
 
 -- name: find
 -- Read a shared answer that has not expired, by the time that the sharer chose or by the age that the settings allow.
+-- With principals, only if they read the documents of all passages: the model may have used one without citing it.
 SELECT {shown} FROM shared_answers
 WHERE id = :id AND tenant = :tenant AND expires_at > now() AND created_at > now() - CAST(:age AS interval)
+  AND (CAST(:principals AS text[]) IS NULL OR (
+      SELECT count(*) FROM {readable} AND d.public_id = ANY(document_ids)) = cardinality(document_ids))
+
+-- name: count_readable
+-- Count the documents among these that principals read.
+SELECT count(*) FROM {readable} AND d.public_id = ANY(CAST(:documents AS uuid[]))
 
 -- name: delete
 -- Delete a shared answer; with a key, only an answer of this key.
