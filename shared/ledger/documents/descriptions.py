@@ -66,9 +66,21 @@ async def change(
         await connection.execute(SQL.retitle_chunks, parameters)
 
 
-async def restrict(connection: Connection, documents: Sequence[UUID], readers: Sequence[str]) -> None:
-    """Remove all readers of locked documents who are not among these, and add none."""
-    await connection.execute(SQL.restrict, {"ids": list(documents), "readable_by": list(readers)})
+async def restrict(
+    connection: Connection, documents: Sequence[UUID], readers: Sequence[str], *, newest: bool = False
+) -> None:
+    """Remove all readers of locked documents who are not among these, and add none.
+
+    Args:
+        connection: transaction.
+        documents: the documents' rows, in all builds.
+        readers: readers, as they are stored.
+        newest: whether all of these readers read the newest versions from now on.
+    """
+    parameters = {"ids": list(documents), "readable_by": list(readers)}
+    await connection.execute(SQL.restrict, parameters)
+    if newest:
+        await connection.execute(SQL.open_newest, parameters)
     await mark(connection, documents)
 
 

@@ -18,6 +18,11 @@ SET readable_by = CASE
     ELSE ARRAY(SELECT unnest(readable_by) INTERSECT SELECT unnest(CAST(:readable_by AS text[])) ORDER BY 1) END
 WHERE document_id = ANY(CAST(:ids AS uuid[])) AND NOT obsolete
 
+-- name: open_newest
+-- Change the readers of the newest versions of locked documents.
+UPDATE document_versions v SET readable_by = CAST(:readable_by AS text[])
+FROM documents d WHERE d.id = ANY(CAST(:ids AS uuid[])) AND v.document_id = d.id AND v.version = d.version
+
 -- name: mark
 -- Mark locked documents; a process that is updating their points repeats the update.
 UPDATE documents

@@ -139,6 +139,7 @@ class _ReadersChange:
     """Documents of one build that were submitted with other readers than before.
 
     The live version of a document with a new one stays until that is complete: meanwhile only readers of both see it.
+    `are_replaced`: whether the submission started a new version, which already has these readers.
     """
 
     readers: tuple[str, ...]
@@ -147,10 +148,7 @@ class _ReadersChange:
 
     async def apply(self, connection: Connection, rows: Sequence[UUID]) -> None:
         """Change the readers of these locked rows of the documents."""
-        if self.are_replaced:
-            await descriptions.restrict(connection, rows, self.readers)
-        else:
-            await descriptions.change(connection, rows, readable_by=self.readers)
+        await descriptions.restrict(connection, rows, self.readers, newest=not self.are_replaced)
 
 
 class _BuildReplaced(Exception):
