@@ -266,13 +266,10 @@ class Documents:
             NotFound: no document of the tenant contains a chunk of that id now.
         """
         async with self._database.begin() as connection:
-            found = await shown_chunks.find(connection, tenant, chunk_id)
+            found = await shown_chunks.find(connection, tenant, chunk_id, principals)
             if found is None:
                 raise shown_chunks.no_chunk(chunk_id)
-            row = await _get(connection, tenant, found.document_id)
-            if not await _is_readable(connection, row, found.version, principals):
-                raise shown_chunks.no_chunk(chunk_id)
-            (document,) = await with_progress(connection, [row])
+            (document,) = await with_progress(connection, [await _get(connection, tenant, found.document_id)])
             version, ordinal = (found.row, found.version), found.ordinal
             first = await shown_chunks.read(connection, *version, before=ordinal, limit=before)
             chunk, *last = await shown_chunks.read(connection, *version, after=ordinal - 1, limit=1 + after)

@@ -46,9 +46,17 @@ def no_chunk(chunk_id: UUID) -> NotFound:
     return NotFound(f"There is no chunk {chunk_id}. GET /v1/documents/{{id}}/chunks lists chunks.")
 
 
-async def find(connection: Connection, tenant: str, chunk_id: UUID) -> ChunkPosition | None:
-    """Find a chunk in the version that queries see, else in the newest; return None if the tenant has no such chunk."""
-    row = (await connection.execute(SQL.find, {"tenant": tenant, "chunk": chunk_id})).one_or_none()
+async def find(
+    connection: Connection, tenant: str, chunk_id: UUID, principals: Sequence[str] | None = None
+) -> ChunkPosition | None:
+    """Find a chunk in the version that queries see, else in the newest.
+
+    Return None if the tenant has no such chunk, or if principals are given and do not read it. The same statement finds
+    neither, so that the time of the reply does not tell one from the other.
+    """
+    names = None if principals is None else list(principals)
+    parameters = {"tenant": tenant, "chunk": chunk_id, "principals": names}
+    row = (await connection.execute(SQL.find, parameters)).one_or_none()
     return None if row is None else ChunkPosition(row.id, row.public_id, row.version, row.ordinal)
 
 

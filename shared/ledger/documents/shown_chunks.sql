@@ -29,9 +29,13 @@ WHERE c.document_id = :id AND c.version = :version AND c.ordinal > :after AND c.
 SELECT ordinal FROM chunks WHERE id = :chunk AND version = :version AND document_id = :id
 
 -- name: find
--- Find a chunk of a tenant's documents, in the version that queries see, else in the newest.
-SELECT d.id, d.public_id, c.version, c.ordinal
-FROM chunks c JOIN documents d ON d.id = c.document_id JOIN collections l ON l.id = d.collection_id
-WHERE c.id = :chunk AND d.tenant = :tenant AND {exists:d} AND {is_live:l}
-  AND c.version IN (d.version, d.live_version)
-ORDER BY c.version IS NOT DISTINCT FROM d.live_version DESC LIMIT 1
+-- Find a chunk of a tenant's documents, in the version that queries see, else in the newest; with principals, only if
+-- they read that version.
+SELECT f.id, f.public_id, f.version, f.ordinal FROM (
+    SELECT d.id, d.public_id, c.version, c.ordinal
+    FROM chunks c JOIN documents d ON d.id = c.document_id JOIN collections l ON l.id = d.collection_id
+    WHERE c.id = :chunk AND d.tenant = :tenant AND {exists:d} AND {is_live:l}
+      AND c.version IN (d.version, d.live_version)
+    ORDER BY c.version IS NOT DISTINCT FROM d.live_version DESC LIMIT 1) f
+JOIN document_versions v ON v.document_id = f.id AND v.version = f.version
+WHERE CAST(:principals AS text[]) IS NULL OR v.readable_by && CAST(:principals AS text[])
