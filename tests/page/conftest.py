@@ -174,7 +174,7 @@ class Visit:
         self.base = base
         self.faults: list[str] = []
         self.allowed: tuple[str, ...] = ()
-        page.on("console", lambda message: self._on_console(message.type, message.text))
+        page.on("console", lambda message: self._on_console(message.type, message.text, message.location["url"]))
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("dialog", lambda dialog: self.faults.append(f"dialog: {dialog.message}"))
         page.on("request", lambda request: self._on_request(request.url))
@@ -184,9 +184,11 @@ class Visit:
         if path in {"/", "/ask"}:
             await expect(self.page.locator(STARTED).first).to_be_visible()
 
-    def _on_console(self, kind: str, text: str) -> None:
+    def _on_console(self, kind: str, text: str, address: str) -> None:
+        if address.endswith("/favicon.ico"):  # Chromium requests it for a reply that is not a page
+            return
         if kind in {"error", "warning"} and not any(part in text for part in self.allowed):
-            self.faults.append(text)
+            self.faults.append(f"{text} {address}")
 
     def _on_request(self, url: str) -> None:
         if not url.startswith((self.base, "data:", "blob:")):

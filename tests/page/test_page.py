@@ -139,7 +139,8 @@ async def test_expected_chunk_shows_rank_and_remedy(visit, deployment):
     await expect(page.locator(".notice")).to_contain_text("Question added.")
 
     async def first_of_all():
-        await page.get_by_role("button", name="Refresh").click()
+        async with page.expect_response("**/v1/retrieve"):
+            await page.get_by_role("button", name="Refresh").click()
         return "Rank 1 of all passages" in await page.locator(".missing .card").inner_text()
 
     await until(first_of_all)

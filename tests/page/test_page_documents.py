@@ -228,7 +228,7 @@ async def test_generated_question_is_switched_off_and_on(visit, deployment):
     text = next(each["text"] for each in chunk["questions"] if each["passed"])
 
     def matched():
-        reply = deployment.client.post("/v1/retrieve", json={"question": text, "collection": "off"})
+        reply = deployment.client.post("/v1/retrieve", json={"question": text, "collection": "off", "record": False})
         return reply.json()["chunks"][0]["matched_question"]
 
     await visit.go(f"/documents/{document['id']}")
