@@ -43,7 +43,20 @@ _STATES = ("queued", "parsing", "reading", "indexing", "searchable", "ready", "d
 _COLOURS = {"ready": "green", "degraded": "yellow", "failed": "red", "up": "green", "down": "red"}
 _VERIFICATION_COUNTS = ("documents", "points", "missing", "stale", "orphaned", "repaired")
 _ONE_LINE = {"id", "state", "done", "health", "source", "next sync", "started"}  # columns that are never folded
-_SYNC_COUNTS = ("seen", "created", "changed", "unchanged", "missing", "deleted", "withheld", "refused")
+_SYNC_COUNTS = {
+    name: name.replace("_", " ")
+    for name in (
+        "seen",
+        "created",
+        "changed",
+        "unchanged",
+        "readers_changed",
+        "missing",
+        "deleted",
+        "withheld",
+        "refused",
+    )
+}
 _SNIPPET_CHARS = 300
 _TO_SECONDS = "%Y-%m-%dT%H:%M:%S"
 
@@ -634,7 +647,7 @@ def _result(sync: Sync) -> str:
     """Return the state of a sync in words, with its numbers except zeros."""
     if sync.error:
         return f"failed: {sync.error}"
-    counts = [f"{getattr(sync, name):,} {name}" for name in _SYNC_COUNTS if getattr(sync, name)]
+    counts = [f"{getattr(sync, name):,} {words}" for name, words in _SYNC_COUNTS.items() if getattr(sync, name)]
     numbers = ", ".join(counts) or "no entries"
     return f"{sync.state}: {numbers}" + (f"; {sync.waiting}" if sync.waiting else "")
 

@@ -15,8 +15,8 @@ from shared.http.forms import FormPart, PartReader, field_text
 from shared.settings import Settings
 from shared.storage.uploads import Upload
 
-_FIELDS = frozenset({"collection", "external_id", "title", "metadata", "questions", "lane", "job"})
-_JSON_FIELDS = frozenset({"metadata", "questions"})
+_FIELDS = frozenset({"collection", "external_id", "title", "metadata", "readable_by", "questions", "lane", "job"})
+_JSON_FIELDS = frozenset({"metadata", "readable_by", "questions"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class DocumentForm:
         """Return the validated fields; an empty field counts as absent.
 
         Raises:
-            MalformedRequest: `metadata` or `questions` is not JSON.
+            MalformedRequest: `metadata`, `readable_by` or `questions` is not JSON.
             InvalidInput: a field is not UTF-8, has a NUL character, or is invalid.
         """
         values: dict[str, object] = {}

@@ -43,6 +43,17 @@ CopyFiles = Annotated[
 ]
 
 
+Readers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--readers",
+        metavar="'PATTERN = READER, …'",
+        help="Readers of the documents whose names match: `legal/** = group:legal`; may be repeated, the first match"
+        " counts, and no person reads the others.",
+    ),
+]
+
+
 class DocumentsChoice(StrEnum):
     KEEP = "keep"
     DELETE = "delete"
@@ -70,6 +81,7 @@ def add(
     time_zone: TimeZone = None,
     max_delete_share: Share = None,
     copy_files: CopyFiles = None,
+    readers: Readers = None,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
@@ -82,7 +94,7 @@ def add(
             uri,
             collection=collection,
             kind=kind,
-            options=_options(option or ()),
+            options=_options(option or ()) | _rules(readers),
             secret_name=secret,
             schedule=schedule,
             time_zone=time_zone or "UTC",
@@ -130,6 +142,7 @@ def change(
     time_zone: TimeZone = None,
     max_delete_share: Share = None,
     copy_files: CopyFiles = None,
+    readers: Readers = None,
     confirm: Annotated[
         bool,
         typer.Option("--confirm", help="Confirm that documents are deleted whose entries the source lacks afterwards."),
@@ -137,7 +150,7 @@ def change(
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Change a source. If there is any --option, its options are replaced. --copy-files changes only itself."""
+    """Change a source. Any --option replaces its options; --copy-files and --readers change only themselves."""
     from cli import output
 
     changes = {"uri": uri, "secret_name": secret, "time_zone": time_zone, "max_delete_share": max_delete_share}
@@ -145,9 +158,10 @@ def change(
     given |= {} if option is None else {"options": _options(option)}
     given |= {} if schedule is None else {"schedule": schedule or None}
     with client_of(url, key) as client:
-        if copy_files is not None:
+        own = _rules(readers) | ({} if copy_files is None else {"copy_files": copy_files})
+        if own:
             options = given["options"] if "options" in given else client.source(name).options
-            given["options"] = options | {"copy_files": copy_files}
+            given["options"] = options | own
         changed = client.change_source(name, given, confirm=confirm)
     output.print_source(console_of(), changed)
 
@@ -209,6 +223,11 @@ def _finish(client: CliClient, started: Sync, *, wait: bool) -> None:
     if job.state != "done":
         output.print_job(console, job)
         raise typer.Exit(FAILED)
+
+
+def _rules(readers: list[str] | None) -> dict[str, Any]:
+    """Return rules of readers as an option, which has one in each line; none without rules."""
+    return {"readers": "\n".join(readers)} if readers else {}
 
 
 def _options(pairs: Iterable[str]) -> dict[str, Any]:

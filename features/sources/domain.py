@@ -14,7 +14,7 @@ from shared.domain.jobs import JobState
 
 MOST_SHOWN = 100  # keys of withheld deletions, and refused entries
 MAX_DELETE_SHARE = 0.1
-COPY_FILES = "copy_files"  # the option of sources of files that has their bytes copied
+_WITHOUT_LISTING = frozenset({"copy_files", "readers", "readers_column", "permissions"})
 _ALWAYS_ALLOWED = 10  # deletions of a sync: a tenth of a small corpus is often one document
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
@@ -52,7 +52,7 @@ class SourceDefinition:
     @property
     def listing_options(self) -> Mapping[str, Any]:
         """The options on which its listing and the contents of its entries depend."""
-        return {name: value for name, value in self.options.items() if name != COPY_FILES}
+        return {name: value for name, value in self.options.items() if name not in _WITHOUT_LISTING}
 
     def external_id(self, key: str) -> str:
         """Return the external id of an entry's document. Names have no slash, so that two sources never share one."""
@@ -132,6 +132,7 @@ class SyncCounts:
         created: entries whose documents are new.
         changed: entries whose documents got other content.
         unchanged: entries whose documents already have their content.
+        readers_changed: entries whose documents got other readers and no other content.
         missing: items that the listing lacks.
         deleted: deleted documents.
         withheld: items whose deletion needs approval.
@@ -142,6 +143,7 @@ class SyncCounts:
     created: int = 0
     changed: int = 0
     unchanged: int = 0
+    readers_changed: int = 0
     missing: int = 0
     deleted: int = 0
     withheld: int = 0

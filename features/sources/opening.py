@@ -18,7 +18,7 @@ from features.sources.files.folder import FolderSource
 from features.sources.git.options import FOLDER_PREFIX as OF_GIT
 from features.sources.git.options import GitOptions
 from features.sources.hosts import Hosts
-from features.sources.options import FileOptions, ObjectOptions, Options, read_options
+from features.sources.options import FileOptions, FolderOptions, ObjectOptions, Options, read_options
 from features.sources.postgres.options import PostgresOptions
 from features.sources.source import Source
 from features.sources.tables.rows import RowOptions, RowSource, is_table
@@ -166,7 +166,7 @@ def _is_folder(address: Address) -> bool:
 # An address whose owner names no kind has the first kind that claims it and is usual for it.
 KINDS: Mapping[str, Kind[Any]] = {
     "rows": Kind(("file", *BUCKETS), RowOptions, _open_rows, _is_table, resolve=_resolve_table),
-    "folder": Kind(("file",), FileOptions, _open_folder, _is_folder),
+    "folder": Kind(("file",), FolderOptions, _open_folder, _is_folder),
     "objects": Kind(BUCKETS, ObjectOptions, _open_objects, _is_folder),
     "git": Kind(("git+https", "git+http", "git+file"), GitOptions, _open_repository),
     "postgresql": Kind(("postgresql",), PostgresOptions, _open_database),
@@ -216,6 +216,15 @@ def keeps_bytes(kind: str, options: Mapping[str, Any]) -> bool:
         return True
     copy_files: bool = read_options(KINDS[kind].options, options).copy_files
     return copy_files
+
+
+def options_of(kind: str, options: Mapping[str, Any]) -> Options:
+    """Return the options of a source.
+
+    Raises:
+        InvalidInput: an option cannot be used.
+    """
+    return read_options(KINDS[kind].options, options) if kind in KINDS else Options()
 
 
 def open_source(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from posixpath import basename
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from features.sources.permissions import Rules, readers_by_rule
 from shared.domain.errors import InvalidInput
 
 O = TypeVar("O", bound="Options")  # noqa: E741 - the usual name of a type variable has one letter
@@ -26,6 +27,58 @@ class Options(BaseModel):
     """Options of a kind of source. Unknown options are refused, because a misspelt filter would have no effect."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    readers: Rules = Field(
+        None,
+        description="rules that name who reads the documents: the first one whose `match` fits the key decides, and"
+        " without one no person reads the document; default: the source does not change readers",
+    )
+
+    @property
+    def entries_name_readers(self) -> bool:
+        """Whether the entries themselves name who reads their documents."""
+        return False
+
+    @property
+    def names_readers(self) -> bool:
+        """Whether the source decides who reads its documents."""
+        return self.readers is not None or self.entries_name_readers
+
+    def readers_of(self, key: str, named: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        """Return who reads the document of an entry; None if the source does not decide it.
+
+        Args:
+            key: key of the entry.
+            named: readers that the entry itself names; None: it names none.
+        """
+        if self.readers is not None:
+            return readers_by_rule(self.readers, self._names_of(key))
+        return (named or ()) if self.entries_name_readers else None
+
+    def _names_of(self, key: str) -> tuple[str, ...]:
+        """Return the names of an entry with which the patterns of rules are compared."""
+        return (key,)
+
+    @model_validator(mode="after")
+    def _require_one_decision(self) -> Self:
+        if self.readers is not None and self.entries_name_readers:
+            raise ValueError("Set either readers, or an option that reads them from the entries.")
+        return self
+
+
+class ColumnOptions(Options):
+    """Options of rows, of which a column may name the readers."""
+
+    readers_column: str | None = Field(
+        None,
+        min_length=1,
+        description="the column that names who reads the document of a row: a list, a text with commas, or JSON; empty:"
+        " no person",
+    )
+
+    @property
+    def entries_name_readers(self) -> bool:
+        return self.readers_column is not None
 
 
 class FileOptions(Options):
@@ -51,6 +104,20 @@ class FileOptions(Options):
         if not self.hidden and _is_hidden(folder):
             return True
         return any(fnmatchcase(folder, pattern) for pattern in self.exclude if pattern.endswith("*"))
+
+
+class FolderOptions(FileOptions):
+    """Selection of files, whose permissions may name the readers."""
+
+    permissions: bool = Field(
+        default=False,
+        description="whether the permissions of files and folders name who reads the documents: `everyone`,"
+        " `group:NAME` and `user:NAME` of the owner",
+    )
+
+    @property
+    def entries_name_readers(self) -> bool:
+        return self.permissions
 
 
 class BucketOptions(Options):
@@ -82,15 +149,27 @@ def read_options(kind: type[O], given: Mapping[str, Any]) -> O:
 def _sentences(kind: type[Options], problems: Iterable[Any]) -> Iterable[str]:
     for problem in problems:
         name = str(problem["loc"][0]) if problem["loc"] else ""
-        if problem["type"] == "extra_forbidden":
+        is_whole = len(problem["loc"]) < 2  # noqa: PLR2004 - otherwise a part of an option has the problem
+        if problem["type"] == "extra_forbidden" and is_whole:
             yield f"There is no option {name}; the options are {', '.join(kind.model_fields)}."
-        elif problem["type"] == "missing":
+        elif problem["type"] == "missing" and is_whole:
             yield f"The option {name} is required: {kind.model_fields[name].description}."
         elif not name:  # a sentence about several options
             yield _reason(problem)
         else:
-            reason = _reason(problem)
-            yield f"The option {name} cannot be used: {reason[:1].lower()}{reason[1:]}."
+            reason = _reason(problem).removesuffix(".")
+            yield f"The option {name} cannot be used: {_part(problem['loc'])}{reason[:1].lower()}{reason[1:]}."
+
+
+def _part(location: Sequence[int | str]) -> str:
+    """Return the part of an option that has a problem, such as `rule 2, match: `; empty if it is the whole option."""
+    match location:
+        case (_, int(index), str(name), *_):
+            return f"rule {index + 1}, {name}: "
+        case (_, int(index), *_):
+            return f"item {index + 1}: "
+        case _:
+            return ""
 
 
 def _reason(problem: Any) -> str:

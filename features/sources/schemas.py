@@ -161,6 +161,7 @@ class SyncView(ReplyModel):
         created=12,
         changed=3,
         unchanged=1235,
+        readers_changed=4,
         missing=2,
         deleted=0,
         withheld=0,
@@ -182,6 +183,7 @@ class SyncView(ReplyModel):
     created: int = Field(description="Entries whose documents are new")
     changed: int = Field(description="Entries whose documents got other content")
     unchanged: int = Field(description="Entries whose documents have their content already")
+    readers_changed: int = Field(description="Entries whose documents got other readers and no other content")
     missing: int = Field(description="Entries with documents that the listing lacks")
     deleted: int = Field(description="Deleted documents")
     withheld: int = Field(description="Deletions that need approval")

@@ -18,12 +18,14 @@ class Entry:
         size_bytes: size of its content; None if unknown.
         refused: why it cannot be read although it exists, as a sentence; None if it can. Its document is neither
             changed nor deleted.
+        readable_by: readers of its document, as `shared.domain.access.persons` checks them; None: it names none.
     """
 
     key: str
     version: str
     size_bytes: int | None = None
     refused: str | None = None
+    readable_by: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Item:
         title: its title; None: the parser finds one.
         media_type: such as `text/html`; None if unknown.
         metadata: metadata of its document.
+        readable_by: readers at the time of this content; None: the readers of the entry.
     """
 
     content: bytes
@@ -45,6 +48,7 @@ class Item:
     title: str | None = None
     media_type: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    readable_by: tuple[str, ...] | None = None
 
 
 class Source(ABC):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,12 @@ class SyncedFolder:
     texts: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, scenario: Scenario) -> SyncedFolder:
-        """Create an empty folder and its source."""
+    def of(cls, scenario: Scenario, **options: Any) -> SyncedFolder:
+        """Create an empty folder and its source with these options."""
         folder = scenario.fleet.data_dir / "corpora" / scenario.mark
         folder.mkdir(parents=True)
-        source = {"name": scenario.mark, "collection": scenario.collection, "uri": f"file://{folder}"}
+        place = {"collection": scenario.collection, "uri": f"file://{folder}"}
+        source = {"name": scenario.mark, **place, "options": options}
         scenario.fleet.client.post("/v1/sources", json=source).raise_for_status()
         return cls(scenario, folder)
 
@@ -65,6 +67,16 @@ class SyncedFolder:
 
     def external_id(self, number: int) -> str:
         return f"{self.scenario.mark}/{number}.md"
+
+    def change_modes(self, modes: Mapping[int, int]) -> None:
+        """Change the permissions of files by their numbers."""
+        for number, mode in modes.items():
+            (self.folder / f"{number}.md").chmod(mode)
+
+    def readers(self) -> dict[int, list[str]]:
+        """Return who reads each document, by the number of its file."""
+        documents = self.scenario.fleet.documents(self.scenario.collection)
+        return {int(Path(each["external_id"]).stem): each["readable_by"] for each in documents}
 
     def start(self) -> None:
         self.scenario.fleet.client.post(f"/v1/sources/{self.scenario.mark}/sync").raise_for_status()
@@ -125,6 +137,39 @@ def test_kill_at_step_of_sync_loses_nothing(fleet, provider, start_scenario, poi
     assert folder.sync()["deleted"] == 1
     folder.forget(4)
     scenario.settle(swept=True)
+    assert scenario.check().calls == len(folder.texts)
+
+
+@pytest.mark.parametrize("point", ["within a part of a sync", "after a part of a sync"])
+def test_kill_during_change_of_permissions_keeps_rights(fleet, provider, start_scenario, point):
+    number = "24y" if point.startswith("within") else "24z"
+    scenario = start_scenario(number, f"kill -9 {point} that changes permissions")
+    folder = SyncedFolder.of(scenario, permissions=True)
+    folder.write(*range(9))
+    modes = [0o644, 0o640, 0o600]  # public, of the group, and of the owner
+    folder.change_modes({number: modes[number % 3] for number in range(9)})
+    folder.sync()
+    scenario.wait_for_answers(9)
+    before = folder.readers()
+    everyone, group, owner = before[0], before[1], before[2]
+    assert (everyone, set(owner) < set(group)) == (["everyone"], True)
+    folder.change_modes({number: modes[(number + 1) % 3] for number in range(9)})
+    folder.write(8, version=2)
+    fleet.signal_at("parse-1", point)
+
+    folder.start()
+    fleet.wait_until(lambda: scenario.deaths() == 1, f"no worker died {point}")
+    fleet.kill("scheduler-1")
+    fleet.kill("api")
+
+    done = folder.ended()
+    assert {name: done[name] for name in ("seen", "created", "changed", "unchanged", "error")} == {
+        "seen": 9, "created": 0, "changed": 1, "unchanged": 8, "error": None
+    }  # fmt: skip
+    assert folder.readers() == {number: [group, owner, everyone][number % 3] for number in range(9)}
+    scenario.settle(swept=True)
+    assert fleet.query("SELECT count(*) AS due FROM documents WHERE description_due_at IS NOT NULL")[0]["due"] == 0
+    assert folder.readers() == {number: [group, owner, everyone][number % 3] for number in range(9)}
     assert scenario.check().calls == len(folder.texts)
 
 

@@ -85,14 +85,14 @@ class ParseWorker:
         self._parsing = replace(
             services, parser=replace(services.parser, originals=originals_of(services.parts, access.open))
         )
-        self._syncing = replace(syncing, limits=replace(syncing.limits, timeout=timedelta(seconds=0.5)))
+        self.syncing = replace(syncing, limits=replace(syncing.limits, timeout=timedelta(seconds=0.5)))
 
     async def run(self):
-        lookups = Lookups(self._services.ledger[Hints], self._syncing)
+        lookups = Lookups(self._services.ledger[Hints], self.syncing)
         runner = Runner(
             self._services.ledger[JobClaims],
             {
-                JobKind.SYNC: lambda: self._syncing,
+                JobKind.SYNC: lambda: self.syncing,
                 JobKind.LOOKUP: lambda: lookups,
                 JobKind.SOURCE_CHECK: lambda: self._checking,
             },

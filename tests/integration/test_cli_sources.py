@@ -144,3 +144,19 @@ async def test_errors_are_sentences(foreask, folder):
         await foreask("sources", "add", "wiki", f"file://{folder}", "--option", "include")
     with pytest.raises(InvalidInput, match="cron"):
         await foreask("sources", "add", "wiki", f"file://{folder}", "--schedule", "daily")
+
+
+async def test_command_sets_rules_of_readers(foreask, services, folder):
+    async def options():
+        return dict((await services.ledger[Sources].get("default", "wiki")).definition.options)
+
+    rules = ("--readers", "legal/** = group:legal", "--readers", "** = everyone")
+    await foreask("sources", "add", "wiki", f"file://{folder}", "--option", "include=*.md", *rules)
+    assert await options() == {"include": "*.md", "readers": "legal/** = group:legal\n** = everyone"}
+    assert (await foreask("sync", "wiki", "--wait"))[0] == 0
+
+    await foreask("sources", "change", "wiki", "--readers", "** = group:hr")
+
+    assert await options() == {"include": "*.md", "readers": "** = group:hr"}
+    with pytest.raises(InvalidInput, match="a reader is `everyone`"):
+        await foreask("sources", "change", "wiki", "--readers", "** = hr")

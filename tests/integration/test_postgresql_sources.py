@@ -28,6 +28,8 @@ from tests.support.planted import guards
 from tests.support.processor_time import processor_time_limit
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
+BOTH = ("group:b", "user:a")
+
 
 @pytest.fixture(scope="module")
 async def empty_database(settings):
@@ -831,3 +833,67 @@ async def test_endless_reply_of_server_is_refused(flooding, first, endless, afte
         async with asyncio.timeout(TIMEOUT_SECONDS):
             await listed(source)
     await source.aclose()
+
+
+@guards(
+    "features/sources/postgres/statements.py",
+    """return f"coalesce(to_jsonb({_column(options.readers_column)})::text, 'null')\"""",
+    """return f"to_jsonb({_column(options.readers_column)})::text\"""",
+    means="a row whose readers become NULL keeps the readers of the listing before",
+)
+@pytest.mark.parametrize(
+    ("kind", "values", "malformed"),
+    [
+        ("text", {"group:b, user:a": BOTH, '["everyone"]': ("everyone",), "": (), None: ()}, ["b", "[7]"]),
+        ("jsonb", {'["group:b", "user:a"]': BOTH, '"user:a"': BOTH[1:], "[]": (), "null": ()}, ["7", "[1e400]"]),
+        ("text[]", {BOTH: BOTH, (): ()}, [("b",), (None,)]),
+    ],
+)
+async def test_column_names_readers_of_rows(corpus, open_source, kind, values, malformed):
+    columns = [list(value) if isinstance(value, tuple) else value for value in (*values, *malformed)]
+    rows = [(str(number), "The harbour.", value) for number, value in enumerate(columns)]
+    await make(corpus, f"id text, body text, acl {kind}", *rows)
+    source = open_source(table="thing", id="id", readers_column="acl")
+
+    entries = {entry.key: entry for entry in await listed(source)}
+
+    for number, readers in enumerate(values.values()):
+        entry = entries[str(number)]
+        assert (entry.readable_by, entry.refused) == (readers, None)
+        assert await source.find(entry.key) == entry
+        assert (await source.fetch(entry, max_bytes=100)).readable_by == readers
+    for number in range(len(values), len(values) + len(malformed)):
+        entry = entries[str(number)]
+        assert (entry.readable_by, "The column of the readers" in entry.refused) == (None, True)
+        assert (await source.find(entry.key)).refused == entry.refused
+        with pytest.raises(Unreadable, match="The column of the readers"):
+            await source.fetch(entry, max_bytes=100)
+
+
+async def test_changed_column_of_readers_keeps_version(corpus, open_source):
+    await make(
+        corpus, "id text, body text, acl text", ("a", "The harbour.", "group:a"), ("b", "The harbour.", "group:b")
+    )
+    source = open_source(table="thing", id="id", readers_column="acl")
+    before = [(entry.version, entry.readable_by) for entry in await listed(source)]
+
+    await corpus.owner.execute("UPDATE thing SET acl = 'group:c'")
+
+    after = [(entry.version, entry.readable_by) for entry in await listed(source)]
+    assert [version for version, _ in before] == [version for version, _ in after]
+    assert [readers for _, readers in after] == [("group:c",)] * 2
+    assert {entry.readable_by for entry in await listed(open_source(table="thing", id="id"))} == {None}
+
+
+async def test_long_readers_of_rows_are_refused(corpus, open_source):
+    await make(corpus, "id int, body text, acl text", *((n, "The harbour.", "user:a," * 5_000) for n in range(1_500)))
+    source = open_source(table="thing", id="id", readers_column="acl")
+
+    entries = await listed(source)
+
+    assert len(entries) == 1_500
+    assert {entry.refused for entry in entries} == {
+        "The column of the readers cannot be used: The readers have more than 32,768 bytes: name groups."
+    }
+    with pytest.raises(Misconfigured, match="no column 'other', which the option readers_column names"):
+        await listed(open_source(table="thing", id="id", readers_column="other"))

@@ -198,7 +198,7 @@ def message(*fields, text=b""):
     return len(head).to_bytes(4) + head + text
 
 
-VALID = (1, "a", "v", 7, None, "A title", {"a": 1}, 7)
+VALID = (1, "a", "v", 7, None, "A title", {"a": 1}, ["group:a"], 7)
 
 
 @guards(
@@ -212,13 +212,14 @@ VALID = (1, "a", "v", 7, None, "A title", {"a": 1}, 7)
     [
         *(
             (*VALID[:n], wrong, *VALID[n + 1 :])
-            for n, wrong in enumerate((None, "a\0", "v" * 65, "7", "p" * 2_001, 5, []))
+            for n, wrong in enumerate((None, "a\0", "v" * 65, "7", "p" * 2_001, 5, [], "everyone"))
         ),
-        (*VALID[:7], MOST_TEXT_BYTES + 1),
-        (*VALID[:7], -1),
+        *((*VALID[:7], readers, 7) for readers in (["legal"], [7], ["unset"], ["user:b", "group:a"], {})),
+        (*VALID[:8], MOST_TEXT_BYTES + 1),
+        (*VALID[:8], -1),
         (*VALID[:1], "x" * 1025, *VALID[2:]),
         (*VALID[:1], None, *VALID[2:]),
-        VALID[:7],
+        VALID[:8],
         (VALID,),
     ],
 )
@@ -238,7 +239,7 @@ def test_reply_without_frames_is_refused(content):
 @pytest.mark.parametrize("size", [1, 7, 1_000])
 def test_rows_arrive_whole_in_messages_of_any_size(size):
     writer = RowWriter()
-    rows = [ReadRow(n, str(n), "v", n * 100, None, None, {}, b"x" * n * 100) for n in range(1, 5)]
+    rows = [ReadRow(n, str(n), "v", n * 100, None, None, {}, b"x" * n * 100, ["everyone"]) for n in range(1, 5)]
     for row in rows:
         writer.add(row)
     content = b"".join(writer.messages(least=1))

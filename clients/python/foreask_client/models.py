@@ -1133,6 +1133,7 @@ class Sync(Model):
         created: entries whose documents are new.
         changed: entries whose documents got other content.
         unchanged: entries whose documents have their content already.
+        readers_changed: entries whose documents got other readers and no other content.
         missing: entries with documents that the listing lacks.
         deleted: deleted documents.
         withheld: deletions that need approval.
@@ -1153,6 +1154,7 @@ class Sync(Model):
     created: int
     changed: int
     unchanged: int
+    readers_changed: int
     missing: int
     deleted: int
     withheld: int

@@ -15,9 +15,11 @@ from typing import NamedTuple, TypeVar
 
 from features.sources.errors import not_found, too_large, unavailable
 from features.sources.files.file_source import FileSource, OpenFile
+from features.sources.files.permissions import READ, TRAVERSE, Names, Readers, both, who_may
 from features.sources.keys import problem_of, substitute_key
 from features.sources.options import FileOptions
 from features.sources.source import Entry, Item
+from shared.domain.access.persons import EVERYONE
 from shared.domain.errors import Unreadable
 from shared.process.threads import OwnThreads
 
@@ -32,6 +34,7 @@ _GONE = (errno.ENOENT, errno.ENOTDIR)
 _READS_AT_ONCE = 2
 _READS = 3  # of a file that changes while it is read
 _PIECE = 1 << 20
+_EVERYONE: Readers = frozenset({EVERYONE})
 _TICK_NS = 10_000_000  # longest step of the usual file systems' clocks
 _COARSE_TICK_NS = 2_000_000_000  # of FAT, and of file systems that store whole seconds
 _COARSE_NS = 1_000_000_000
@@ -65,12 +68,13 @@ class FolderSource(FileSource):
 
     Args:
         folder: its absolute path, without links.
-        options: selection of its files.
+        options: selection of its files, and whether their permissions name readers.
     """
 
     def __init__(self, folder: Path, options: FileOptions) -> None:
         self._folder = folder
         self._options = options
+        self._names = Names() if options.entries_name_readers else None
         self._threads = OwnThreads("folder", _READS_AT_ONCE)
 
     async def aclose(self) -> None:
@@ -92,8 +96,8 @@ class FolderSource(FileSource):
         return await self._in_thread(lambda: self._find(key))
 
     async def fetch(self, entry: Entry, *, max_bytes: int) -> Item:
-        content, version = await self._in_thread(lambda: self._read(entry.key, max_bytes))
-        return Item(content, version, filename=basename(entry.key))
+        content, version, readers = await self._in_thread(lambda: self._read(entry.key, max_bytes))
+        return Item(content, version, filename=basename(entry.key), readable_by=readers)
 
     @asynccontextmanager
     async def opened(self, entry: Entry) -> AsyncIterator[OpenFile]:
@@ -106,26 +110,27 @@ class FolderSource(FileSource):
 
     def _walk(self, after: str) -> Generator[Entry, None, None]:
         with self._opened_folder() as root:
-            yield from self._below(root, "", after)
+            yield from self._below(root, "", after, self._among(_EVERYONE, root))
             if not os.path.samestat(os.fstat(root), self._folder.stat()):
                 raise unavailable(f"The folder {self._folder} was replaced while it was listed.")
 
-    def _below(self, folder: int, prefix: str, after: str) -> Iterator[Entry]:
+    def _below(self, folder: int, prefix: str, after: str, readers: Readers) -> Iterator[Entry]:
         """Yield the entries of a folder and its subfolders.
 
         Args:
             folder: descriptor of the folder.
             prefix: its key, which is empty or ends with a slash.
             after: key that the entries follow.
+            readers: users of the folder; not used unless permissions name readers.
         """
         for node in self._nodes(folder, prefix, after):
             if not node.is_folder:
-                if entry := self._entry(folder, node):
+                if entry := self._entry(folder, node, readers):
                     yield entry
                 continue
             with _opened(node.name, _FOLDER, folder) as below:
                 if below is not None:
-                    yield from self._below(below, node.key, after)
+                    yield from self._below(below, node.key, after, self._among(readers, below))
 
     def _nodes(self, folder: int, prefix: str, after: str) -> Iterator[_Node]:
         """Yield the selected names of a folder, in the order of their keys, without those up to `after`."""
@@ -178,7 +183,7 @@ class FolderSource(FileSource):
     def _contains(self, path: Path) -> bool:
         return path.is_relative_to(self._folder)
 
-    def _entry(self, folder: int, node: _Node) -> Entry | None:
+    def _entry(self, folder: int, node: _Node, readers: Readers) -> Entry | None:
         """Return the entry of a name; None if it was removed after its folder was read."""
         if node.refused:
             return Entry(node.key, "", refused=node.refused)
@@ -186,9 +191,34 @@ class FolderSource(FileSource):
             found = os.stat(node.name, dir_fd=folder, follow_symlinks=False)
             if stat.S_ISLNK(found.st_mode):
                 found = Path(os.path.realpath(self._folder / node.key)).stat()
+                named = self._readers_of(node.key)
+            else:
+                named = self._named(found, f"/proc/self/fd/{folder}/{node.name}", readers)
         except FileNotFoundError:
             return None
-        return Entry(node.key, _version(found), found.st_size)
+        return Entry(node.key, _version(found), found.st_size, readable_by=named)
+
+    def _named(self, found: os.stat_result, file: str | int, readers: Readers) -> tuple[str, ...] | None:
+        """Return who may read a file in a folder that these readers may use; None unless permissions name readers."""
+        if self._names is None:
+            return None
+        return tuple(sorted(both(readers, who_may(READ, found, file, self._names))))
+
+    def _among(self, readers: Readers, folder: int) -> Readers:
+        """Return who among these readers may use an open folder, too."""
+        if self._names is None:
+            return readers
+        return both(readers, who_may(TRAVERSE, os.fstat(folder), folder, self._names))
+
+    def _readers_of_folder(self, key: str, root: int) -> Readers:
+        """Return who may use the source's folder, and each one below it that leads to a file."""
+        readers, above = self._among(_EVERYONE, root), key.split("/")[:-1]
+        for depth in range(1, len(above) + 1):
+            with _opened("/".join(above[:depth]), _FOLDER, root) as folder:
+                if folder is None:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+                readers = self._among(readers, folder)
+        return readers
 
     def _find(self, key: str) -> Entry | None:
         above, name = os.path.split(key)
@@ -200,10 +230,12 @@ class FolderSource(FileSource):
             except FileNotFoundError:
                 return None
             node = self._node(f"{above}/" if above else "", name, stat.S_IFMT(found.st_mode))
-            return self._entry(folder, node) if node is not None and node.key == key else None
+            if node is None or node.key != key:
+                return None
+            return self._entry(folder, node, self._readers_of_folder(key, root))
 
-    def _read(self, key: str, max_bytes: int) -> tuple[bytes, str]:
-        """Return the bytes of a file and their version; a file that changes meanwhile is read again."""
+    def _read(self, key: str, max_bytes: int) -> tuple[bytes, str, tuple[str, ...] | None]:
+        """Return the bytes of a file, their version and readers; a file that changes meanwhile is read again."""
         for _ in range(_READS):
             with os.fdopen(self._open_file(key), "rb") as file:
                 before = os.fstat(file.fileno())
@@ -211,8 +243,25 @@ class FolderSource(FileSource):
                     raise too_large(before.st_size, max_bytes)
                 content = file.read(max_bytes + 1)
                 if _version(os.fstat(file.fileno())) == _version(before) and len(content) == before.st_size:
-                    return content, _settled_version(before)
+                    return content, _settled_version(before), self._readers_of(key, file.fileno())
         raise unavailable(f"{key} changed whenever it was read: the next sync reads it again.")
+
+    def _readers_of(self, key: str, file: int | None = None) -> tuple[str, ...] | None:
+        """Return who may read a file and all folders that lead to it; None unless permissions name readers.
+
+        Args:
+            key: key of the file or link.
+            file: descriptor of the file, if it is open.
+        """
+        if self._names is None:
+            return None
+        path = Path(os.path.realpath(self._folder / key))
+        with self._opened_folder() as root:
+            readers = self._readers_of_folder(key, root)
+            if self._contains(path):
+                readers = both(readers, self._readers_of_folder(path.relative_to(self._folder).as_posix(), root))
+        found = path.stat() if file is None else os.fstat(file)
+        return self._named(found, str(path) if file is None else file, readers)
 
     def _open_file(self, key: str) -> int:
         """Return a descriptor of a file.

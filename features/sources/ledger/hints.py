@@ -6,7 +6,7 @@ the source, so that a source has one at most. Hints whose lookup has failed are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -92,9 +92,14 @@ class Hints:
             raise LeaseLost
         return definition_of(rows[0])
 
-    async def next(self, source: SourceDefinition, limit: int) -> list[StoredHint]:
+    async def next(self, source: SourceDefinition, limit: int, *, with_readers: bool = False) -> list[StoredHint]:
         """Return some hints of a source that can be looked up now, the oldest first."""
-        return [_hint(row) for row in await self._database.rows(SQL.next, {"id": source.id, "limit": limit})]
+        hints = [_hint(row) for row in await self._database.rows(SQL.next, {"id": source.id, "limit": limit})]
+        if not with_readers:
+            return hints
+        items = [hint.item for hint in hints if hint.item is not None]
+        read = {item.key: item for item in await listings.read_readers(self._database, source, items)}
+        return [replace(hint, item=read.get(hint.key)) for hint in hints]
 
     @again_after_collision
     async def save(
@@ -105,6 +110,7 @@ class Hints:
         *,
         documents: Sequence[SyncedDocument],
         present: Sequence[str],
+        readers: Mapping[str, Sequence[str]],
     ) -> Sequence[Submission]:
         """Submit the documents of hints, and delete the hints, in one transaction.
 
@@ -117,6 +123,7 @@ class Hints:
             hints: hints that were looked up.
             documents: content of new and changed entries.
             present: keys of items that a listing lacked, and that exist.
+            readers: new readers by the key of an entry without new content.
 
         Raises:
             LeaseLost: the source was removed, or another worker has claimed the lookup.
@@ -129,6 +136,7 @@ class Hints:
             ).one_or_none() is None:
                 raise LeaseLost
             submissions = await _submit(connection, source, documents)
+            await listings.change_readers(connection, source, readers)
             await _write_items(connection, source, documents, present)
             await connection.execute(SQL.repeat_later, looked)
             await connection.execute(SQL.delete, looked)

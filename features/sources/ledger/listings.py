@@ -18,7 +18,7 @@ from features.sources.ledger.syncs import DELETABLE
 from shared.domain.corpus.documents import NewDocument
 from shared.domain.errors import LeaseLost
 from shared.domain.jobs import JobClaim, JobState
-from shared.ledger.documents import build_sync
+from shared.ledger.documents import build_sync, document_readers
 from shared.ledger.documents.documents import delete_named
 from shared.ledger.documents.submission import Submission, replace_references, submit_within
 from shared.ledger.jobs import job_claims
@@ -64,11 +64,13 @@ class StoredItem:
     Args:
         version: version of the document's content.
         is_marked: whether a listing lacked it.
+        readable_by: stored readers of the document; None if they were not read, or the document was deleted.
     """
 
     key: str
     version: str
     is_marked: bool
+    readable_by: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ class SyncedPart:
         present: keys of items that exist again.
         missing: keys of items that the part lacks.
         refused: entries that cannot be read.
+        readers: new readers by the key of an entry without new content.
     """
 
     after: str
@@ -102,6 +105,7 @@ class SyncedPart:
     present: Sequence[str] = ()
     missing: Sequence[str] = ()
     refused: Sequence[RefusedEntry] = ()
+    readers: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +150,20 @@ class Listings:
         listing = f"{claim.id}/{row['number']}"
         return ClaimedSync(definition_of(row), listing, row["after"], row["listed_at"] is not None, row["deletes"])
 
-    async def items(self, source: SourceDefinition, *, after: str, limit: int) -> list[StoredItem]:
-        """Return items of a source after a key, in the order of their keys' bytes."""
+    async def items(
+        self, source: SourceDefinition, *, after: str, limit: int, with_readers: bool = False
+    ) -> list[StoredItem]:
+        """Return items of a source after a key, in the order of their keys' bytes.
+
+        Args:
+            source: the source.
+            after: the key.
+            limit: maximum number of items.
+            with_readers: whether the readers of their documents are read, too.
+        """
         rows = await self._database.rows(SQL.items, {"source_id": source.id, "after": after, "limit": limit})
-        return [StoredItem(**row) for row in rows]
+        items = [StoredItem(**row) for row in rows]
+        return await read_readers(self._database, source, items) if with_readers else items
 
     @again_after_collision
     async def save(self, claim: JobClaim, source: SourceDefinition, part: SyncedPart) -> SavedPart:
@@ -162,11 +176,14 @@ class Listings:
         async with self._database.begin() as connection:
             job = await _hold_job(connection, claim)
             submissions = await _submit(connection, claim, part, job.number)
+            await change_readers(connection, source, part.readers)
             await _write_items(connection, claim, source, part)
             accepted = [d.is_new for d, s in zip(part.documents, submissions, strict=True) if s.accepted]
             counts = {"seen": part.seen, "missing": len(part.missing), "refused": len(part.refused)}
             counts |= {"created": sum(accepted), "changed": len(accepted) - sum(accepted)}
             counts["unchanged"] = part.unchanged + len(submissions) - len(accepted)
+            same = [each for each in submissions if not each.accepted and each.described is not None]
+            counts["readers_changed"] = len(part.readers) + len(same)
             shown = json.dumps([asdict(entry) for entry in part.refused[:MOST_SHOWN]])
             row = {"after": part.after, "refused_entries": shown, "most": MOST_SHOWN}
             if not (await connection.execute(SQL.advance, job_claims.claim_parameters(claim) | row | counts)).all():
@@ -231,6 +248,21 @@ class Listings:
         (row,) = await self._database.rows(SQL.open_chunks, {"tenant": tenant})
         count: int = row["rows"]
         return count
+
+
+async def read_readers(database: Database, source: SourceDefinition, items: Sequence[StoredItem]) -> list[StoredItem]:
+    """Return items with the readers of their documents."""
+    names = {item.key: source.external_id(item.key) for item in items}
+    readers = await document_readers.read(database, source.tenant, source.collection, list(names.values()))
+    return [replace(item, readable_by=readers.get(names[item.key])) for item in items]
+
+
+async def change_readers(
+    connection: Connection, source: SourceDefinition, readers: Mapping[str, Sequence[str]]
+) -> None:
+    """Change the readers of documents, by the keys of their entries, in the transaction of the caller."""
+    named = {source.external_id(key): names for key, names in readers.items()}
+    await document_readers.change(connection, source.tenant, source.collection, named)
 
 
 class JobPaused(LeaseLost):

@@ -47,7 +47,7 @@ held AS (UPDATE job_claims SET lost_leases = 0 WHERE id = :id AND token = :token
 WITH {advanced}
 UPDATE syncs y
 SET after = :after, seen = y.seen + :seen, created = y.created + :created, changed = y.changed + :changed,
-    unchanged = y.unchanged + :unchanged, missing = y.missing + :missing, refused = y.refused + :refused,
+    unchanged = y.unchanged + :unchanged, readers_changed = y.readers_changed + :readers_changed, missing = y.missing + :missing, refused = y.refused + :refused,
   refused_entries = CASE WHEN jsonb_array_length(y.refused_entries) < :most
                          THEN y.refused_entries || CAST(:refused_entries AS jsonb) ELSE y.refused_entries END
 FROM held WHERE y.id = held.id RETURNING y.id

@@ -97,8 +97,8 @@ class Sources:
         Raises:
             NotFound: the tenant has no source of that name.
             InvalidInput: the schedule or the time zone is invalid.
-            Conflict: the address or the options of a source with items change, except `copy_files`, and the caller has
-                not confirmed it.
+            Conflict: the address or the options of a source with items change, except options without effect on the
+                listing, and the caller has not confirmed it.
         """
         async with self._database.begin() as connection:
             old = definition_of(await _lock(connection, tenant, name))

@@ -1,7 +1,7 @@
 -- part: columns
 -- The columns of a sync `y` of a source `s` with its claim `c`. Without a worker it is queued.
 y.id, s.name AS source, y.collection,
-CASE WHEN c.id IS NOT NULL AND c.token IS NULL THEN {JobState.QUEUED} ELSE y.state END AS state, y.seen, y.created, y.changed, y.unchanged, y.missing, y.deleted,
+CASE WHEN c.id IS NOT NULL AND c.token IS NULL THEN {JobState.QUEUED} ELSE y.state END AS state, y.seen, y.created, y.changed, y.unchanged, y.readers_changed, y.missing, y.deleted,
 y.withheld, y.refused, y.refused_entries, c.waiting, y.approved, y.error, y.created_at, y.listed_at, y.ended_at
 
 -- part: syncs

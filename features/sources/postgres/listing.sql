@@ -6,9 +6,14 @@ SELECT
     octet_length(id) AS id_bytes,
     CASE WHEN octet_length(id) > {most_key_bytes} THEN encode(sha256(convert_to(id, 'UTF8')), 'hex') END AS id_hash,
     version,
-    size_bytes
+    size_bytes,
+    CASE WHEN octet_length(readers) > {most_readers_bytes} THEN {too_long} ELSE readers END AS readers
 FROM (
-    SELECT {id}::text AS id, {version} AS version, coalesce(octet_length({text}::text), 0) AS size_bytes
+    SELECT
+        {id}::text AS id,
+        {version} AS version,
+        coalesce(octet_length({text}::text), 0) AS size_bytes,
+        {readers} AS readers
     FROM {rows} AS source
 ) AS entry
 WHERE id IS NULL OR id = '' OR convert_to(id, 'UTF8') > convert_to($1, 'UTF8')

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from features.sources.options import Options, Texts
+from features.sources.options import ColumnOptions, Texts
 from shared.domain.errors import InvalidInput
 
 TlsMode = Literal["disable", "require", "verify-ca", "verify-full"]
@@ -24,7 +24,7 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^
 Query = Annotated[str, StringConstraints(min_length=1, max_length=20_000, pattern=r"^[^\x00]+$")]
 
 
-class PostgresOptions(Options):
+class PostgresOptions(ColumnOptions):
     """Options of rows. The names of columns are written as in the catalog, without quotes."""
 
     model_config = ConfigDict(serialize_by_alias=True)
@@ -54,7 +54,7 @@ class PostgresOptions(Options):
         return self
 
     def columns(self) -> dict[str, str]:
-        """Return the used columns with an option that names each."""
+        """Return the columns of a document's content with an option that names each."""
         named = {"id": self.id, "text": self.text, "title": self.title, "version": self.version}
         columns = {column: option for option, column in named.items() if column is not None}
         return columns | {column: "metadata" for column in self.metadata if column not in columns}

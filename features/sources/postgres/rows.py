@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from tempfile import SpooledTemporaryFile
@@ -15,12 +15,13 @@ import orjson
 from features.sources.errors import not_found, too_large, too_much_space
 from features.sources.hosts import Hosts
 from features.sources.keys import problem_of, substitute_key, too_long
+from features.sources.named_readers import MOST_BYTES, oversized, readers_in
 from features.sources.postgres.connection import DatabaseConnection
 from features.sources.postgres.options import MEDIA_TYPES, PostgresOptions
-from features.sources.postgres.statements import PostgresStatements, statements_of
+from features.sources.postgres.statements import TOO_LONG, PostgresStatements, statements_of
 from features.sources.source import Entry, Item, Source
 from shared.domain.corpus.document_fields import MOST_METADATA_BYTES
-from shared.domain.errors import Misconfigured, Unreadable
+from shared.domain.errors import InvalidInput, Misconfigured, Unreadable
 from shared.settings.temporary_bytes import TEMPORARY_BYTES
 
 _PAGE = 1_000  # rows that the server sends at once
@@ -87,11 +88,12 @@ class PostgresSource(Source):
         self, connection: Any, statements: PostgresStatements, after: str
     ) -> AsyncIterator[Mapping[str, Any]]:
         cursor = await connection.cursor(statements.listing, after)
-        self._connection.expect()
+        readers_bytes = _PAGE * MOST_BYTES * _BYTES_IN_UTF8 if self._options.readers_column else 0
+        self._connection.expect(readers_bytes)
         while rows := await cursor.fetch(_PAGE):
             for row in rows:
                 yield row
-            self._connection.expect()
+            self._connection.expect(readers_bytes)
 
     async def fetch(self, entry: Entry, *, max_bytes: int) -> Item:
         row = await self._row(entry.key, max_bytes)
@@ -106,14 +108,15 @@ class PostgresSource(Source):
             title=row["title"],
             media_type=MEDIA_TYPES[self._options.format],
             metadata=_metadata(row["metadata"]),
+            readable_by=_readers(row),
         )
 
     async def find(self, key: str) -> Entry | None:
         try:
             row = await self._row(key, 0)
+            return None if row is None else Entry(key, row["version"], row["size_bytes"], readable_by=_readers(row))
         except Unreadable as error:
             return Entry(key, "", refused=error.message)
-        return None if row is None else Entry(key, row["version"], row["size_bytes"])
 
     async def aclose(self) -> None:
         await self._connection.aclose()
@@ -216,7 +219,28 @@ def _metadata(text: str | None) -> Mapping[str, Any]:
 def _entry(row: Mapping[str, Any]) -> Entry:
     if problem := too_long(row["id_bytes"]) or problem_of(row["id"]):
         return Entry(substitute_key(row["id"], digest=row["id_hash"]), row["version"], refused=problem)
-    return Entry(row["id"], row["version"], row["size_bytes"])
+    try:
+        return Entry(row["id"], row["version"], row["size_bytes"], readable_by=_readers(row))
+    except Unreadable as error:
+        return Entry(row["id"], row["version"], refused=error.message)
+
+
+def _readers(row: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return who reads the document of a row; None if no column names them.
+
+    Raises:
+        Unreadable: the column does not name readers.
+    """
+    if row["readers"] is None:
+        return None
+    try:
+        if row["readers"] == TOO_LONG:
+            raise oversized()
+        return readers_in(orjson.loads(row["readers"]))
+    except InvalidInput as error:
+        raise Unreadable(f"The column of the readers cannot be used: {error.message}") from error
+    except orjson.JSONDecodeError as error:  # JSON of PostgreSQL may have numbers that are too large
+        raise Unreadable(f"The column of the readers cannot be read: {error.msg}.") from error
 
 
 def _refused_rows(count: int) -> Entry:
@@ -244,10 +268,17 @@ class _Spool:
 
     def add(self, entry: Entry) -> None:
         """Add an entry; raise Misconfigured if the file would be too large."""
-        self._file.write(orjson.dumps((entry.key, entry.version, entry.size_bytes, entry.refused)) + b"\n")
+        fields = (entry.key, entry.version, entry.size_bytes, entry.refused, entry.readable_by)
+        self._file.write(orjson.dumps(fields) + b"\n")
         if self._file.tell() > self._most_bytes:
             raise too_much_space("The listing needs", self._most_bytes)
 
     def __iter__(self) -> Iterator[Entry]:
         self._file.seek(0)
-        return (Entry(*orjson.loads(line)) for line in self._file)
+        return (_stored(*orjson.loads(line)) for line in self._file)
+
+
+def _stored(
+    key: str, version: str, size_bytes: int | None, refused: str | None, readers: Sequence[str] | None
+) -> Entry:
+    return Entry(key, version, size_bytes, refused, None if readers is None else tuple(readers))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from features.sources.errors import COMPONENT
+from features.sources.named_readers import MOST_BYTES
 from features.sources.postgres.options import PostgresOptions
 from shared.domain.corpus.document_fields import (
     MOST_KEY_BYTES,
@@ -22,6 +23,7 @@ from shared.domain.errors import Misconfigured
 
 _LISTING = Path(__file__).with_name("listing.sql").read_text(encoding="utf-8")
 _ROW = Path(__file__).with_name("row.sql").read_text(encoding="utf-8")
+TOO_LONG = "too long"  # instead of readers; not JSON
 _NAMED = 30  # columns that an error names
 _MOST_VERSION_BYTES = MOST_VERSION_BYTES - 100  # without the fingerprint of the options
 _MOST_METADATA_BYTES = 4 * MOST_METADATA_BYTES  # as PostgreSQL writes it, with spaces
@@ -33,9 +35,10 @@ class PostgresStatements:
 
     Args:
         listing: takes the key after which it starts; returns `id` and `id_hash` (None unless the id is cut), the
-            `id_bytes` of the whole id, `version` and `size_bytes`.
+            `id_bytes` of the whole id, `version`, `size_bytes` and `readers` as JSON, `TOO_LONG` if they are too long,
+            and None without such a column.
         row: takes a key, the maximum size of the content, and the names of the metadata; returns `version`,
-            `size_bytes`, `content`, `title` and `metadata`; None instead of metadata that are too large.
+            `size_bytes`, `content`, `title`, `metadata` and `readers`; None instead of metadata that are too large.
         value: takes a key; fails if it is not a value of the id's type.
     """
 
@@ -63,7 +66,10 @@ async def statements_of(connection: Any, options: PostgresOptions) -> PostgresSt
         "title": f"{_column(options.title)}::text" if options.title else "NULL",
         "metadata": ", ".join(f"${3 + i}::text, {_column(name)}" for i, name in enumerate(options.metadata)),
         "is_same": f"{_column(options.id)} = {value}" if value else "TRUE",
+        "readers": _readers(options),
+        "too_long": f"'{TOO_LONG}'",
         "version": _version(options),
+        "most_readers_bytes": MOST_BYTES,
         "most_key_bytes": MOST_KEY_BYTES,
         "most_title_chars": MOST_TITLE_CHARS + 1,
         "most_metadata_bytes": _MOST_METADATA_BYTES,
@@ -85,7 +91,8 @@ async def _query(connection: Any, query: str) -> str:
 
 
 def _require_columns(options: PostgresOptions, types: Mapping[str, Any]) -> None:
-    for column, option in options.columns().items():
+    named = options.columns() | ({options.readers_column: "readers_column"} if options.readers_column else {})
+    for column, option in named.items():
         if column not in types:
             raise _wrong(
                 f"There is no column {column!r}, which the option {option} names. The columns are:"
@@ -96,6 +103,13 @@ def _require_columns(options: PostgresOptions, types: Mapping[str, Any]) -> None
             f"The column {options.text!r} contains bytes, not text: decode it in a query, such as"
             f" convert_from({options.text}, 'UTF8')."
         )
+
+
+def _readers(options: PostgresOptions) -> str:
+    """Return the expression of a row's readers as JSON, which is `null` for NULL."""
+    if options.readers_column is None:
+        return "NULL::text"
+    return f"coalesce(to_jsonb({_column(options.readers_column)})::text, 'null')"
 
 
 def _version(options: PostgresOptions) -> str:

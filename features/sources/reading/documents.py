@@ -12,13 +12,13 @@ import orjson
 
 from features.sources.keys import problem_of, substitute_key
 from features.sources.reading.frames import MOST_PROBLEM_CHARS, MOST_TEXT_BYTES, ReadRow, RowWriter
-from features.sources.tables.formats import Columns, TableRow, Truncated, Unfinished, shown
+from features.sources.tables.formats import READABLE_BY, Columns, TableRow, Truncated, Unfinished, shown
 from shared.domain.errors import InvalidInput, Unreadable
 
 WRONG_TABLE = "wrong table"
 """Detail of the error about a file whose rows are unknown, because it has another format or other columns."""
 
-_HINT = "Name columns with the options id, text, title, url and metadata."
+_HINT = "Name columns with the options id, text, title, url, metadata and readers_column."
 
 
 def messages_of(rows_of: Callable[[], Iterator[TableRow]], options: Mapping[str, Any]) -> Generator[bytes]:
@@ -94,9 +94,11 @@ def _read(row: TableRow) -> ReadRow:
         problem = problem or f"Its text has more than {MOST_TEXT_BYTES:,} bytes."
     if problem:
         return ReadRow(row.number, key, problem=_short(problem))
-    version = hashlib.sha256(orjson.dumps(row.document, option=orjson.OPT_SORT_KEYS)).hexdigest()
-    metadata = row.document.get("metadata")
-    return ReadRow(row.number, key, version, len(text), None, row.document.get("title"), metadata, text)
+    # The readers can change without a new version.
+    content = {name: value for name, value in row.document.items() if name != READABLE_BY}
+    version = hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    title, metadata = content.get("title"), content.get("metadata")
+    return ReadRow(row.number, key, version, len(text), None, title, metadata, text, row.document.get(READABLE_BY))
 
 
 def _short(problem: str) -> str:

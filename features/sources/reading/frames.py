@@ -7,14 +7,16 @@ may have taken over the process, so the worker validates each frame, and has at 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from features.sources.keys import problem_of
 from shared.confined.process import InvalidReply
+from shared.domain.access.persons import readers_of
+from shared.domain.errors import InvalidInput
 
 MOST_TEXT_BYTES = 20 * 1024 * 1024
 MOST_PROBLEM_CHARS = 2_000
@@ -38,6 +40,7 @@ class ReadRow:
         title: its title; None without one.
         metadata: its metadata.
         text: its text in UTF-8; empty if it has no document.
+        readable_by: readers of its document; None if no column names them.
     """
 
     number: int
@@ -48,6 +51,7 @@ class ReadRow:
     title: str | None = None
     metadata: Mapping[str, Any] | None = None
     text: bytes = b""
+    readable_by: Sequence[str] | None = None
 
 
 class RowWriter:
@@ -57,8 +61,8 @@ class RowWriter:
         self._buffer = bytearray()
 
     def add(self, row: ReadRow) -> None:
-        fields = (row.number, row.key, row.version, row.size_bytes, row.problem, row.title, row.metadata, len(row.text))
-        head = orjson.dumps(fields)
+        fields = (row.number, row.key, row.version, row.size_bytes, row.problem, row.title, row.metadata)
+        head = orjson.dumps((*fields, row.readable_by, len(row.text)))
         self._buffer += _LENGTH.pack(len(head))
         self._buffer += head
         self._buffer += row.text
@@ -116,10 +120,7 @@ class RowReader:
         self._at = end
         if not text_bytes:
             return row
-        return ReadRow(
-            row.number, row.key, row.version, row.size_bytes, row.problem, row.title, row.metadata,
-            bytes(self._buffer[end - text_bytes : end]),
-        )  # fmt: skip
+        return replace(row, text=bytes(self._buffer[end - text_bytes : end]))
 
 
 def _row_of(head: bytes) -> tuple[ReadRow, int]:
@@ -129,7 +130,7 @@ def _row_of(head: bytes) -> tuple[ReadRow, int]:
         InvalidReply: a field is not valid.
     """
     try:
-        number, key, version, size_bytes, problem, title, metadata, text_bytes = orjson.loads(head)
+        number, key, version, size_bytes, problem, title, metadata, readers, text_bytes = orjson.loads(head)
     except (orjson.JSONDecodeError, TypeError, ValueError) as error:
         raise InvalidReply("a row without its fields") from error
     valid = (
@@ -144,7 +145,19 @@ def _row_of(head: bytes) -> tuple[ReadRow, int]:
         and (problem is None or (isinstance(problem, str) and len(problem) <= MOST_PROBLEM_CHARS))
         and (key is None or (isinstance(key, str) and problem_of(key) is None))
         and (key is not None or problem is not None)
+        and (readers is None or _are_readers(readers))
     )
     if not valid:
         raise InvalidReply("a row with an invalid field")
-    return ReadRow(number, key, version, size_bytes, problem, title, metadata), text_bytes
+    row = ReadRow(number, key, version, size_bytes, problem, title, metadata, readable_by=readers)
+    return row, text_bytes
+
+
+def _are_readers(names: object) -> bool:
+    """Return whether names are readers as `readers_of` returns them."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return False
+    try:
+        return list(readers_of(names)) == names
+    except InvalidInput:
+        return False

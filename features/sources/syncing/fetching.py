@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from features.sources.domain import RefusedEntry, SourceDefinition
 from features.sources.ledger.listings import SyncedDocument
@@ -98,13 +99,12 @@ class Fetcher:
             async with room.taken(self.limits.size_of(entry)):
                 item = await self.read(entry, max_bytes=self.max_bytes)
                 self.quota.require_possible(self.definition.tenant, len(item.content))
-                fields = _fields(item, self.collection)
+                read = partial(_Read, entry, item.version, _fields(item, self.collection), _readers(item, entry))
                 if not self.keeps_bytes:
-                    return _Read(entry, item.version, fields, b"", await self._referred(entry, item))
+                    return read(b"", await self._referred(entry, item))
                 if len(item.content) <= _SMALL_BYTES:
-                    return _Read(entry, item.version, fields, item.content, None)
-                upload = await self.uploads.store_bytes(item.content, max_bytes=self.max_bytes)
-                return _Read(entry, item.version, fields, b"", upload)
+                    return read(item.content, None)
+                return read(b"", await self.uploads.store_bytes(item.content, max_bytes=self.max_bytes))
         except NotFound:
             return None
         except (TooLarge, Unreadable, InvalidInput) as error:
@@ -131,6 +131,7 @@ class Fetcher:
             size_bytes=upload.size_bytes,
             content_hash=content_hash({"content": upload.sha256.hex(), **fields, "questions": None}),
             lane=Lane.BULK,
+            readable_by=read.readable_by,
             **fields,
         )
         return SyncedDocument(read.entry.key, read.version, document, is_new=read.entry.key in new)
@@ -143,6 +144,7 @@ class _Read:
     entry: Entry
     version: str
     fields: CheckedFields
+    readable_by: tuple[str, ...] | None
     content: bytes
     upload: Upload | None
 
@@ -175,6 +177,11 @@ class _ReadCapacity:
 
     def _fits(self, size: int) -> bool:
         return not self._taken or (len(self._taken) < self._number and sum(self._taken) + size <= self._size)
+
+
+def _readers(item: Item, entry: Entry) -> tuple[str, ...] | None:
+    """Return who reads the document of an item; the item knows it from the same moment as its content."""
+    return entry.readable_by if item.readable_by is None else item.readable_by
 
 
 def _fields(item: Item, collection: Collection) -> CheckedFields:

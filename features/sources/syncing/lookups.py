@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from features.sources.domain import SourceDefinition
 from features.sources.ledger.hints import Hints, StoredHint
+from features.sources.opening import options_of
 from features.sources.source import Entry
 from features.sources.syncing.fetching import Fetched
-from features.sources.syncing.merge import refusal
+from features.sources.syncing.merge import changed_readers, refusal
 from features.sources.syncing.watched_source import WatchedSource
 from features.sources.syncing.work import Syncing
 from shared.domain.jobs import JobClaim, JobKind
@@ -25,12 +26,13 @@ _PART_SECONDS = 10.0  # the hints of a slow source are saved this often
 
 @dataclass(slots=True)
 class _LookupResult:
-    """The result of looking up some hints: entries to fetch, and items that exist although a listing lacked them."""
+    """The result of looking up some hints: entries to fetch, new readers of others, and items that exist again."""
 
     hints: list[StoredHint] = field(default_factory=list)
     fetched: list[Entry] = field(default_factory=list)
     new: set[str] = field(default_factory=set)
     present: list[str] = field(default_factory=list)
+    readers: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def add(self, hint: StoredHint, entry: Entry | None) -> None:
         self.hints.append(hint)
@@ -38,6 +40,7 @@ class _LookupResult:
             return
         if hint.item is not None and hint.item.is_marked:
             self.present.append(hint.key)
+        self.readers.update(changed_readers(entry, hint.item))
         if refusal(entry) is not None or (hint.item is not None and hint.item.version == entry.version):
             return
         self.fetched.append(entry)
@@ -74,7 +77,7 @@ class Lookups(JobWork):
             services.opened(JobKind.LOOKUP, definition) as source,
             watched(services.limits.stalled) as progressed,
         ):
-            watched_source = WatchedSource(source, progressed)
+            watched_source = WatchedSource(source, progressed, options_of(definition.kind, definition.options))
             fetcher = services.fetcher_of(definition, collection, watched_source)
             find = retried_for(services.limits.timeout)(watched_source.find)
             turn = JobTurn(services.claims, claim, services.limits.turn)
@@ -83,7 +86,8 @@ class Lookups(JobWork):
                 looked = await _look(hints, find)
                 return looked, await fetcher.fetch(looked.fetched, looked.new)
 
-            while hints := await retried(self.hints.next)(definition, services.limits.part.fetched):
+            some = services.limits.part.fetched
+            while hints := await retried(self.hints.next)(definition, some, with_readers=watched_source.names_readers):
                 if reason := await retried(services.intake.closed)(claim.tenant):
                     await retried(services.claims.release)(claim, reason, pause=services.limits.pause)
                     return
@@ -98,8 +102,14 @@ class Lookups(JobWork):
     async def _save(
         self, claim: JobClaim, definition: SourceDefinition, looked: _LookupResult, fetched: Fetched
     ) -> None:
+        read = {document.key for document in fetched.documents}  # these get their readers with their content
         submissions = await retried(self.hints.save)(
-            claim, definition, looked.hints, documents=fetched.documents, present=looked.present
+            claim,
+            definition,
+            looked.hints,
+            documents=fetched.documents,
+            present=looked.present,
+            readers={key: readers for key, readers in looked.readers.items() if key not in read},
         )
         if any(submission.accepted for submission in submissions):
             self.syncing.wake_parsers()

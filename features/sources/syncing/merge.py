@@ -23,6 +23,9 @@ class PagePart:
         after: last key of the part.
         fetched: entries whose content differs from their item's, or that have none.
         new: keys of those without an item.
+        readers: new readers by the key of an entry whose document has other ones, and whose content is not fetched.
+        unread: the same of entries whose content is fetched: their documents get the readers with the content, or
+            without it if it cannot be read.
     """
 
     after: str
@@ -33,23 +36,32 @@ class PagePart:
     present: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     refused: list[RefusedEntry] = field(default_factory=list)
+    readers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    unread: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def add(self, entry: Entry, item: StoredItem | None) -> None:
         """Add an entry and its item, if it has one."""
         self.seen += 1
         reason = refusal(entry)
+        is_fetched = reason is None and (item is None or item.version != entry.version)
         if reason is not None:
             self.refused.append(RefusedEntry(shown(entry.key), reason))
-        elif item is None or item.version != entry.version:
+        elif is_fetched:
             self.fetched.append(entry)
         else:
             self.unchanged += 1
+        (self.unread if is_fetched else self.readers).update(changed_readers(entry, item))
         if item is None:
             self.new.add(entry.key)
         elif item.is_marked:
             self.present.append(entry.key)
         if is_text(entry.key):
             self.after = entry.key
+
+    def readers_without(self, read: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """Return the new readers of documents without new content, if the content of these keys was read."""
+        done = set(read)
+        return self.readers | {key: readers for key, readers in self.unread.items() if key not in done}
 
     def add_missing(self, items: Iterable[StoredItem]) -> None:
         """Add items that the listing lacks."""
@@ -78,11 +90,13 @@ class PartLimits:
     Args:
         fetched: maximum number of entries that it fetches.
         fetched_bytes: their maximum size, unless a single entry is larger.
+        readers: maximum number of documents that get other readers only.
         unknown_bytes: assumed size of an entry with an unknown size.
     """
 
     fetched: int = 100
     fetched_bytes: int = 32 << 20
+    readers: int = 500
     unknown_bytes: int = 1 << 20
 
     def size(self, part: PagePart) -> int:
@@ -92,7 +106,8 @@ class PartLimits:
         return self.unknown_bytes if entry.size_bytes is None else entry.size_bytes
 
     def is_full(self, part: PagePart) -> bool:
-        return len(part.fetched) >= self.fetched or self.size(part) >= self.fetched_bytes
+        is_long = len(part.fetched) >= self.fetched or len(part.readers) >= self.readers
+        return is_long or self.size(part) >= self.fetched_bytes
 
 
 def merged(page: ListedPage, items: Sequence[StoredItem], after: str, limits: PartLimits) -> Iterator[PagePart]:
@@ -140,6 +155,13 @@ def refusal(entry: Entry) -> str | None:
     if not is_text(entry.version):
         return "Its version is not valid text."
     return entry.refused
+
+
+def changed_readers(entry: Entry, item: StoredItem | None) -> dict[str, tuple[str, ...]]:
+    """Return the readers of an entry by its key if its document has others; empty if the source does not name them."""
+    if entry.readable_by is None or item is None or item.readable_by is None:
+        return {}
+    return {entry.key: entry.readable_by} if set(entry.readable_by) != set(item.readable_by) else {}
 
 
 def shown(key: str) -> str:

@@ -1,4 +1,4 @@
-"""A source that reports progress whenever it answers, and whose versions can be stored.
+"""A source that reports progress whenever it answers, whose versions can be stored, and whose entries have readers.
 
 Progress is reported so that a hanging source does not keep its job.
 """
@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from features.sources.errors import COMPONENT
+from features.sources.options import Options
 from features.sources.source import Entry, Item, Source
 from shared.domain.corpus.document_fields import short_version
 from shared.domain.errors import Unavailable
@@ -29,12 +30,19 @@ class WatchedSource(Source):
     Args:
         source: the source.
         progressed: reports progress.
+        options: its options, which decide who reads the documents of its entries.
     """
 
-    def __init__(self, source: Source, progressed: Callable[[], None]) -> None:
+    def __init__(self, source: Source, progressed: Callable[[], None], options: Options | None = None) -> None:
         self.progressed = source.progressed = progressed
         self.is_resumable = source.is_resumable
         self._source = source
+        self._options = options or Options()
+
+    @property
+    def names_readers(self) -> bool:
+        """Whether the source decides who reads its documents."""
+        return self._options.names_readers
 
     @property
     def waiting_seconds(self) -> float:
@@ -45,7 +53,7 @@ class WatchedSource(Source):
             async with aclosing(self._source.entries(after)) as entries:
                 async for entry in entries:
                     self.progressed()
-                    yield _storable(entry)
+                    yield self._readable(_storable(entry))
 
     async def fetch(self, entry: Entry, *, max_bytes: int) -> Item:
         with room():
@@ -57,7 +65,13 @@ class WatchedSource(Source):
         with room():
             entry = await self._source.find(key)
         self.progressed()
-        return None if entry is None else _storable(entry)
+        return None if entry is None else self._readable(_storable(entry))
+
+    def _readable(self, entry: Entry) -> Entry:
+        if entry.refused is not None and self._options.entries_name_readers:
+            return entry  # it could not say them, and its document is not changed
+        readers = self._options.readers_of(entry.key, entry.readable_by)
+        return entry if readers == entry.readable_by else replace(entry, readable_by=readers)
 
 
 def _storable(found: F) -> F:

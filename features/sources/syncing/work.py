@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from features.sources.domain import SourceDefinition
 from features.sources.ledger.listings import ClaimedSync, JobPaused, Listings, StoredItem, SyncedPart
-from features.sources.opening import keeps_bytes
+from features.sources.opening import keeps_bytes, options_of
 from features.sources.source import Entry, Source
 from features.sources.syncing.fetching import Fetcher
 from features.sources.syncing.intake import Intake
@@ -110,7 +110,8 @@ class Syncing(JobWork):
         async with self.opened(sync.listing, sync.source) as source:
             source.name_listing(sync.listing)
             async with watched(self.limits.stalled) as progressed:
-                watched_source = WatchedSource(source, progressed)
+                options = options_of(sync.source.kind, sync.source.options)
+                watched_source = WatchedSource(source, progressed, options)
                 fetcher = self.fetcher_of(sync.source, collection, watched_source)
                 turn = JobTurn(self.claims, claim, self.limits.turn)
                 listing = _Listing(self, claim, sync, watched_source, fetcher=fetcher, turn=turn)
@@ -202,8 +203,8 @@ class _Listing:
 
     async def _items(self) -> list[StoredItem]:
         # They are read before their page, so that an item that is made meanwhile is not compared with it.
-        limit = self._services.limits.page
-        return await self._services.listings.items(self._definition, after=self._after, limit=limit)
+        limit, reads = self._services.limits.page, self._source.names_readers
+        return await self._services.listings.items(self._definition, after=self._after, limit=limit, with_readers=reads)
 
     def _last_key_of(self, items: list[StoredItem]) -> str | None:
         """Return the last key up to which these items are complete; None if they are the last ones."""
@@ -234,6 +235,7 @@ class _Listing:
             present=part.present,
             missing=part.missing,
             refused=[*part.refused, *fetched.refused],
+            readers=part.readers_without(document.key for document in fetched.documents),
         )
         saved = await self._services.listings.save(self._claim, self._definition, done)
         self._after, self._saved_at, self._has_saved = part.after, time.monotonic(), True

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import orjson
 
+from features.sources.named_readers import readers_in
 from shared.domain.corpus.document_fields import short_title, stored_metadata
 from shared.domain.errors import InvalidInput
 from shared.domain.json_values import MOST_VALUES, has_too_many_values
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 JSON_LINES = (".jsonl", ".ndjson")
+READABLE_BY = "readable_by"
 LONGEST_LINE = 20 * 1024 * 1024
 _FIRST_LINES = 100
 _BLOCK = 1024 * 1024
@@ -51,6 +53,8 @@ class Columns:
         title: column of the title.
         metadata: columns of the metadata.
         questions: column of the ready-made questions, each row a list of texts or objects.
+        readers: column of the readers, each row a list of texts, a text with commas, or JSON.
+        usual_readers: whether a row without a column of the readers may name them as `readable_by`.
     """
 
     id: str | None = None
@@ -58,11 +62,13 @@ class Columns:
     title: str | None = None
     metadata: tuple[str, ...] = ()
     questions: str | None = None
+    readers: str | None = None
+    usual_readers: bool = False
 
     @property
     def names(self) -> list[str]:
         """The names of the columns that are read."""
-        given = (self.id, self.text, self.title, self.questions, *self.metadata)
+        given = (self.id, self.text, self.title, self.questions, self.readers, *self.metadata)
         return [name for name in dict.fromkeys(given) if name is not None]
 
     def among(self, names: Sequence[str], where: str, hint: str) -> Columns:
@@ -402,7 +408,18 @@ def _document(key: str, values: Mapping[str, Any], columns: Columns) -> Json:
         if not isinstance(questions, list):
             raise ValueError(f"The column {columns.questions} does not contain a list of questions.")
         document["questions"] = questions
+    readers = columns.readers or (READABLE_BY if columns.usual_readers and READABLE_BY in values else None)
+    if readers is not None:
+        document[READABLE_BY] = _readers(readers, values.get(readers))
     return document
+
+
+def _readers(column: str, value: object) -> list[str]:
+    """Return the readers of a row; raise ValueError if they are malformed. An empty column names no person."""
+    try:
+        return list(readers_in(value))
+    except InvalidInput as error:
+        raise ValueError(f"The column {column} does not name readers: {error.message}") from None
 
 
 def _id(values: Mapping[str, Any], column: str | None) -> str | None:

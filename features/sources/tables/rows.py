@@ -15,7 +15,7 @@ from pydantic import Field
 
 from features.sources.errors import COMPONENT, not_found, too_large
 from features.sources.files.file_source import FileSource, OpenFile
-from features.sources.options import BucketOptions, Texts
+from features.sources.options import BucketOptions, ColumnOptions, Texts
 from features.sources.reading.documents import WRONG_TABLE
 from features.sources.reading.frames import RowReader
 from features.sources.source import Entry, Item, Source
@@ -33,7 +33,7 @@ _BATCH = 1_000  # entries per call of a thread
 _LINES, _ARROW = "features.sources.reading.lines", "features.sources.reading.arrow"
 
 
-class RowOptions(BucketOptions):
+class RowOptions(BucketOptions, ColumnOptions):
     """Columns of the documents, which have the same names as for `foreask ingest` by default."""
 
     id: str | None = Field(None, description="column of the id; default: _id, id or external_id")
@@ -46,7 +46,7 @@ class RowOptions(BucketOptions):
     @property
     def columns(self) -> Columns:
         url = () if self.url is None else (self.url,)
-        return Columns(self.id, self.text, self.title, (*self.metadata, *url))
+        return Columns(self.id, self.text, self.title, (*self.metadata, *url), readers=self.readers_column)
 
 
 class RowSource(Source):

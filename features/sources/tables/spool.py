@@ -25,11 +25,12 @@ _LEVEL = 1  # of zlib: texts shrink to about half at 100 MB/s
 _CACHE_KIB = 32 * 1024
 _PAGE_BYTES = 4_096
 _TABLES = """
-    CREATE TABLE rows (number INTEGER PRIMARY KEY, key TEXT, version TEXT, size INTEGER, refused TEXT, location TEXT);
+    CREATE TABLE rows (number INTEGER PRIMARY KEY, key TEXT, version TEXT, size INTEGER, refused TEXT, location TEXT,
+                       readers TEXT);
     CREATE TABLE contents (number INTEGER PRIMARY KEY, title TEXT, metadata TEXT, content BLOB);
 """
-_ADD = "INSERT INTO rows (key, version, size, refused, location) VALUES (?, ?, ?, ?, ?)"
-_FIRST = "SELECT key, version, size, refused, count(*), min(number) FROM rows"
+_ADD = "INSERT INTO rows (key, version, size, refused, location, readers) VALUES (?, ?, ?, ?, ?, ?)"
+_FIRST = "SELECT key, version, size, refused, readers, count(*), min(number) FROM rows"
 _PAGE = _FIRST + " WHERE key > ? GROUP BY key ORDER BY key LIMIT ?"
 _FIND = _FIRST + " WHERE key = ? GROUP BY key"
 
@@ -110,21 +111,25 @@ class Spool:
 
     def _add(self, row: ReadRow, location: str) -> None:
         refused = f"{location}: {row.problem}" if row.problem else None
-        number = self._database.execute(_ADD, (row.key, row.version, row.size_bytes, refused, location)).lastrowid
+        readers = None if row.readable_by is None else orjson.dumps(row.readable_by).decode()
+        self._stored_bytes += len(readers or "")
+        values = (row.key, row.version, row.size_bytes, refused, location, readers)
+        number = self._database.execute(_ADD, values).lastrowid
         if refused is None:
             metadata = orjson.dumps(row.metadata or {}).decode()
-            values = (number, row.title, metadata, packed := zlib.compress(row.text, _LEVEL))
+            packed = zlib.compress(row.text, _LEVEL)
             self._stored_bytes += len(packed) + len(metadata)
-            self._database.execute("INSERT INTO contents VALUES (?, ?, ?, ?)", values)
+            content = (number, row.title, metadata, packed)
+            self._database.execute("INSERT INTO contents VALUES (?, ?, ?, ?)", content)
 
-    def _entry(self, found: tuple[str, str, int | None, str | None, int, int]) -> Entry:
+    def _entry(self, found: tuple[str, str, int | None, str | None, str | None, int, int]) -> Entry:
         """Return the entry of the first row with a key; `min(number)` makes SQLite return that row's values."""
-        key, version, size, refused, count, _ = found
+        key, version, size, refused, readers, count, _ = found
         if count > 1:
             statement = "SELECT location FROM rows WHERE key = ? ORDER BY number LIMIT 2"
             (first,), (second,) = self._database.execute(statement, (key,)).fetchall()
             return Entry(key, version, refused=f"{second}: the id is also the id of {first}. Ids must be unique.")
-        return Entry(key, version, size, refused)
+        return Entry(key, version, size, refused, None if readers is None else tuple(orjson.loads(readers)))
 
     @contextmanager
     def _converted(self) -> Iterator[None]:

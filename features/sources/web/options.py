@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from urllib.parse import unquote
 
 from pydantic import Field
 
@@ -16,6 +17,9 @@ class PageOptions(Options):
     pages: int = Field(10_000, ge=1, le=1_000_000, description="maximum pages that a run visits")
     include: Texts = Field((), description="patterns; if there are any, an address must match at least one")
     exclude: Texts = Field((), description="patterns; an address must not match any")
+
+    def _names_of(self, key: str) -> tuple[str, ...]:
+        return key, path_of(key), unquote(key), unquote(path_of(key))
 
     def selects(self, address: str) -> bool:
         """Return whether the patterns select an address."""

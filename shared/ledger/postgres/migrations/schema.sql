@@ -878,6 +878,7 @@ CREATE TABLE syncs (
     created bigint NOT NULL DEFAULT 0,
     changed bigint NOT NULL DEFAULT 0,
     unchanged bigint NOT NULL DEFAULT 0,
+    readers_changed bigint NOT NULL DEFAULT 0,
     missing bigint NOT NULL DEFAULT 0,
     deleted bigint NOT NULL DEFAULT 0,
     withheld bigint NOT NULL DEFAULT 0,
