@@ -6,12 +6,13 @@ import gzip
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar, cast
 
 from features.sources.tables.formats import (
     JSON_LINES,
+    READABLE_BY,
     Columns,
     Json,
     TableRow,
@@ -34,7 +35,7 @@ SAMPLE_ROWS = 200
 _SAMPLE_BYTES = 4 * 1024 * 1024
 _BLOCK = 1024 * 1024
 _SAMPLED_GROUPS = 8
-_HINT = "Name them with --id, --text, --title, --metadata and --questions."
+_HINT = "Name them with --id, --text, --title, --metadata, --questions and --readers-column."
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +89,12 @@ def corpus_in(paths: Sequence[str], columns: Columns) -> Corpus | None:
         if compressed or (suffixes and suffixes[-1] in JSON_LINES):
             names = _names(path)
             if compressed or columns != Columns() or {"_id", "text"} <= set(names):
-                return JsonLinesCorpus(path, columns.among(names, path.name, _HINT))
+                columns = replace(columns.among(names, path.name, _HINT), usual_readers=True)
+                return JsonLinesCorpus(path, columns)
     if columns != Columns():
         raise InvalidInput(
-            "--id, --text, --title, --metadata and --questions name columns of one file: JSON lines (.jsonl, .jsonl.gz)"
-            " or Parquet.",
+            "--id, --text, --title, --metadata, --questions and --readers-column name columns of one file: JSON lines"
+            " (.jsonl, .jsonl.gz) or Parquet.",
             field="columns",
         )
     return None
@@ -146,7 +148,9 @@ class ParquetCorpus:
         self._path = path
         self.name = path.name
         with self._open() as file:
-            self._columns = columns.among(file.schema_arrow.names, path.name, _HINT)
+            names = file.schema_arrow.names
+            usual = READABLE_BY if READABLE_BY in names else None
+            self._columns = replace(columns, readers=columns.readers or usual).among(names, path.name, _HINT)
 
     def rows(self) -> Iterator[TableRow]:
         with self._open() as file:

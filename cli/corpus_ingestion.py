@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal
@@ -16,7 +16,7 @@ from cli.client import CliClient, problem_of
 from cli.corpus import Corpus
 from cli.ingestion import SEARCHABLE
 from cli.meter import IngestCounts
-from features.sources.tables.formats import TableRow, Truncated
+from features.sources.tables.formats import READABLE_BY, TableRow, Truncated
 from shared.domain.errors import Transient
 
 BATCHES_AT_ONCE = 4
@@ -95,11 +95,21 @@ def upload_rows(
     *,
     lane: Literal["bulk", "batch"] | None = None,
     job: str | None = None,
+    readable_by: Sequence[str] | None = None,
 ) -> Iterator[None]:
     """Upload every row, several batches at once, and yield after each batch.
 
     Rows with the same external id are uploaded one after another, and the last one wins. An interrupted upload can be
     started again, because documents that are stored already are not stored twice.
+
+    Args:
+        client: the client.
+        corpus: the rows.
+        collection: name of the collection.
+        load: receives the results.
+        lane: lane of the documents.
+        job: id of an open load.
+        readable_by: readers of documents whose rows name none; None: as before.
 
     Raises:
         Truncated: the file is truncated; the rows before the end were uploaded.
@@ -109,7 +119,7 @@ def upload_rows(
     running: deque[tuple[Future[list[BatchLine]], _RowBatch]] = deque()
     truncated: list[Truncated] = []
     try:
-        for batch in _batches(_until_truncated(corpus.rows(), truncated), load):
+        for batch in _batches(_until_truncated(corpus.rows(), truncated), load, readable_by):
             while len(running) == BATCHES_AT_ONCE or any(not batch.ids.isdisjoint(other.ids) for _, other in running):
                 _record_first(running, load)
                 yield
@@ -138,8 +148,9 @@ def _until_truncated(rows: Iterable[TableRow], truncated: list[Truncated]) -> It
         truncated.append(error)
 
 
-def _batches(rows: Iterable[TableRow], load: CorpusLoad) -> Iterator[_RowBatch]:
+def _batches(rows: Iterable[TableRow], load: CorpusLoad, readable_by: Sequence[str] | None) -> Iterator[_RowBatch]:
     batch = _RowBatch()
+    readers = {} if readable_by is None else {READABLE_BY: list(readable_by)}
     for row in rows:
         if row.document is None:
             load.reject(row.number, row.rejection or "")
@@ -149,7 +160,7 @@ def _batches(rows: Iterable[TableRow], load: CorpusLoad) -> Iterator[_RowBatch]:
             yield batch
             batch = _RowBatch()
         try:
-            batch.add(row.number, name, orjson.dumps(row.document))
+            batch.add(row.number, name, orjson.dumps(readers | row.document))
         except orjson.JSONEncodeError as error:
             load.reject(row.number, f"It cannot be sent as JSON: {error}.")
     if batch.lines:

@@ -145,21 +145,34 @@ def upload(
     batch: UploadBatch,
     *,
     job: str | None = None,
+    readable_by: Sequence[str] | None = None,
 ) -> Iterator[str]:
     """Upload the files, several at once, and yield each external id when the server has stored or rejected it.
 
     Small files share requests, because a request for each costs ten times as much.
+
+    Args:
+        client: the client.
+        files: paths by external id.
+        collection: name of the collection.
+        lane: lane of the documents.
+        batch: receives the results.
+        job: id of an open load.
+        readable_by: readers of the documents; None: as before.
     """
     pool = ThreadPoolExecutor(UPLOADS_AT_ONCE)
 
     def upload_one(name: str) -> Document:
-        return client.upload(files[name], collection=collection, external_id=name, lane=lane, job=job)
+        return client.upload(
+            files[name], collection=collection, external_id=name, lane=lane, job=job, readable_by=readable_by
+        )
 
     def upload_together(names: Sequence[str]) -> Mapping[str, Document | str]:
         if len(names) == 1:
             return {names[0]: _outcome(partial(upload_one, names[0]))}
         try:
-            lines = [_line(name, files[name]) for name in names]
+            readers = {} if readable_by is None else {"readable_by": list(readable_by)}
+            lines = [_line(name, files[name]) | readers for name in names]
             results = client.upload_batch(lines, collection=collection, lane=lane or "interactive", job=job)
         except (ForeaskError, OSError):  # of one file, or an older server: each file reports its own reason
             return {name: _outcome(partial(upload_one, name)) for name in names}

@@ -66,6 +66,20 @@ QuestionsColumn = Annotated[
 ]
 
 
+ReadersColumn = Annotated[
+    str | None,
+    typer.Option(help="Column of the readers, a list; default: readable_by, if it exists.", rich_help_panel=_CORPUS),
+]
+ReadableBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--readable-by",
+        metavar="READER",
+        help="Readers of the documents: `everyone`, user:NAME or group:NAME, with commas or repeated.",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """The options of a load of files or of a corpus.
@@ -74,6 +88,7 @@ class LoadOptions:
         key: idempotency key of the load.
         wait: state of the documents in which the command ends.
         yes: whether a large load needs no confirmation.
+        readable_by: readers of documents that name none themselves; None: as before.
     """
 
     collection: str
@@ -81,6 +96,7 @@ class LoadOptions:
     key: str
     wait: WaitFor
     yes: bool
+    readable_by: Sequence[str] | None = None
 
     @property
     def until(self) -> Until:
@@ -105,6 +121,8 @@ def ingest(
     title: TitleColumn = None,
     metadata: MetadataColumns = None,
     questions: QuestionsColumn = None,
+    readers_column: ReadersColumn = None,
+    readable_by: ReadableBy = None,
     yes: Yes = False,
     url: Url = LOCAL,
     key: Key = None,
@@ -118,6 +136,7 @@ def ingest(
 
     One file of JSON lines (.jsonl, .jsonl.gz) or Parquet is a corpus, and each row is a document. Its columns are named
     by the options, or have the names of BEIR: _id, text, title. To continue an interrupted load, repeat the command.
+    Rows that name no readers get the readers of --readable-by.
 
     The upload is a job: `foreask jobs` lists, pauses or cancels it. The same command continues an interrupted upload.
 
@@ -126,13 +145,16 @@ def ingest(
     """
     from cli import corpus as corpora
     from cli import files
+    from features.sources.named_readers import readers_in
     from features.sources.tables.formats import Columns
 
     names = tuple(name.strip() for name in (metadata or "").split(",") if name.strip())
-    columns = Columns(id_column, text, title, names, questions)
+    columns = Columns(id_column, text, title, names, questions, readers_column)
+    readable = None if readable_by is None else readers_in(", ".join(readable_by))
     corpus = corpora.corpus_in(paths, columns)
     chosen = asdict(columns) if corpus is not None else {"include": include, "exclude": exclude}
-    options = LoadOptions(collection, lane, load_key(collection, paths, chosen), wait, yes)
+    chosen |= {} if readable is None else {"readable_by": readable}
+    options = LoadOptions(collection, lane, load_key(collection, paths, chosen), wait, yes, readable)
     console = console_of()
     with client_of(url, key) as client:
         try:
@@ -227,7 +249,16 @@ def _upload(
         why=lambda seconds: waiting_reason(client, batch, stalled_seconds=seconds),
         left=lambda: seconds_left_of(client, job),
     ) as meter:
-        for _ in upload(client, selection.files, options.collection, lane.value if lane else None, batch, job=job):
+        uploading = upload(
+            client,
+            selection.files,
+            options.collection,
+            lane.value if lane else None,
+            batch,
+            job=job,
+            readable_by=options.readable_by,
+        )
+        for _ in uploading:
             meter.show(batch.count(until))
         client.close_job(job)
         if options.wait is not WaitFor.NO and batch.documents:
@@ -298,7 +329,10 @@ def _follow_corpus(
         left=lambda: seconds_left_of(client, job),
     ) as meter:
         chosen: Literal["batch"] | None = "batch" if options.lane is LaneOption.BATCH else None
-        for _ in upload_rows(client, corpus, options.collection, load, lane=chosen, job=job):
+        uploading = upload_rows(
+            client, corpus, options.collection, load, lane=chosen, job=job, readable_by=options.readable_by
+        )
+        for _ in uploading:
             meter.show(IngestCounts(load.total, uploaded=load.done))
         client.close_job(job)
         if options.wait is WaitFor.NO or load.done == load.rejected:

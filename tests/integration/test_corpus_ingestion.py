@@ -306,3 +306,39 @@ async def test_small_files_share_upload_requests(server, services, tmp_path, mon
             "SELECT DISTINCT d.lane, v.media_type FROM documents d JOIN document_versions v ON v.document_id = d.id"
         )
         assert [tuple(row) for row in await connection.execute(Statement(stored))] == [(0, "text/markdown")]
+
+
+@guards(
+    "cli/corpus_ingestion.py",
+    "orjson.dumps(readers | row.document)",
+    "orjson.dumps(row.document | readers)",
+    means="the readers of a command replace those that a row names",
+)
+async def test_command_names_readers_of_rows_and_files(server, services, provider, tmp_path):
+    async def ingest(path, *readers):
+        arguments = ["ingest", str(path), "--url", server.url, "--wait", "no", "--yes"]
+        for reader in readers:
+            arguments += ["--readable-by", reader]
+        return await asyncio.to_thread(CliRunner().invoke, main.app, arguments)
+
+    (tmp_path / "a.jsonl").write_bytes(
+        b"\n".join(map(orjson.dumps, [*rows(2), {"_id": "own", "text": "The harbour.", "readable_by": ["user:ada"]}]))
+    )
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/small.md").write_text("The harbour opens at seven.")
+    (tmp_path / "files/large.md").write_text("The harbour is large. " * 4_000)
+
+    refused = await ingest(tmp_path / "files", "legal")
+    assert (refused.exit_code, "A reader is `everyone`" in str(refused.exception or refused.output)) == (1, True)
+    assert await stored(services) == []
+    assert (await ingest(tmp_path / "a.jsonl", "group:legal")).exit_code == 0
+    assert (await ingest(tmp_path / "files", "group:legal,user:bob", "group:hr")).exit_code == 0
+
+    page = await services.ledger[Documents].page("default", limit=10)
+    assert {each.external_id.split("/")[-1]: each.readable_by for each in page} == {
+        "doc-000": ("group:legal",),
+        "doc-001": ("group:legal",),
+        "own": ("user:ada",),
+        "small.md": ("group:hr", "group:legal", "user:bob"),
+        "large.md": ("group:hr", "group:legal", "user:bob"),
+    }

@@ -16,6 +16,7 @@ from cli.corpus import corpus_in
 from features.sources.tables import formats as tables
 from features.sources.tables.formats import Columns, Truncated
 from shared.domain.errors import InvalidInput
+from tests.support.planted import guards
 
 ROWS = [{"_id": f"doc-{n}", "title": f"Title {n}", "text": f"Text number {n}.", "lang": "en"} for n in range(50)]
 
@@ -191,3 +192,38 @@ def test_invalid_parquet_prints_one_sentence(write):
 
 def test_empty_corpus_has_no_rows(write, tmp_path):
     assert read(write("corpus.jsonl", b""), text="text") == []
+
+
+@guards(
+    "features/sources/tables/formats.py",
+    "READABLE_BY if columns.usual_readers and READABLE_BY in values else None",
+    "None",
+    means="a row that names its readers is uploaded as a public document",
+)
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_rows_name_their_readers(write, name):
+    values = [["group:b", "everyone"], "user:a, group:b", "", None, "legal"]
+    rows = [{"_id": str(n), "text": "The harbour."} for n in range(150)]  # names are taken from the first hundred lines
+    for row, value in zip(rows[-5:], values, strict=True):
+        row["readable_by"] = value
+    if name == "a.parquet":
+        values[0] = '["group:b", "everyone"]'
+        rows = [row | {"readable_by": value} for row, value in zip(rows[-5:], values, strict=True)]
+        path = write(name, b"")
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        path = write(name, lines(*rows))
+
+    *named, malformed = read(path)[-5:]
+
+    assert [row.document["readable_by"] for row in named] == [["everyone", "group:b"], ["group:b", "user:a"], [], []]
+    assert (malformed.document, malformed.id) == (None, "149")
+    assert malformed.rejection.startswith("The column readable_by does not name readers: A reader is `everyone`")
+    if name == "a.jsonl":
+        assert "readable_by" not in documents(path)[0]
+
+
+def test_column_of_readers_has_any_name(write):
+    path = write("a.jsonl", lines({"_id": "a", "text": "A text.", "acl": "user:a", "readable_by": ["everyone"]}))
+
+    assert documents(path, readers="acl")[0]["readable_by"] == ["user:a"]
