@@ -74,3 +74,28 @@ async def test_form_of_each_kind_fits_small_displays(visit):
         await page.get_by_text("More options").click()
         await require_accessible(page, await kind.get_attribute("value"))
         await page.get_by_text("More options").click()
+
+
+async def test_form_shows_rules_of_readers_again(browser, deployment: Deployment, tmp_path):
+    rules = "legal/* = group:legal\n* = everyone"
+    async with visiting(browser, f"http://127.0.0.1:{deployment.port}") as visit:
+        page = visit.page
+        await visit.go("/sources")
+        await page.get_by_role("button", name="Add a source").click()
+        await page.get_by_role("textbox", name="Folder").fill(str(tmp_path))
+        await page.get_by_role("textbox", name="Name").fill("with-readers")
+        await page.get_by_text("More options").click()
+        readers = page.get_by_label("Readers of the documents")
+        await readers.fill("legal")
+        visit.allowed = ("422",)
+        await page.get_by_role("button", name="Add and sync").click()
+        await expect(readers).to_have_attribute("aria-invalid", "true")
+        await require_accessible(page, "refused rules of readers")
+        await readers.fill(rules)
+        await page.get_by_role("button", name="Add and sync").click()
+
+        card = page.get_by_role("listitem", name="with-readers")
+        await card.get_by_role("button", name="Actions of with-readers").click()
+        await page.get_by_role("menuitem", name="Change").click()
+        await page.get_by_text("More options").click()
+        await expect(readers).to_have_value(rules)

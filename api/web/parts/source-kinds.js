@@ -12,6 +12,27 @@ import { say } from "./words.js";
  */
 
 /** @type {Option} */
+const READERS = {
+  name: "readers",
+  label: say`Readers of the documents`,
+  hint: say`A pattern and its persons and groups in each line. The first match counts, and no person reads the other documents. Empty: readers are not changed`,
+  placeholder: "legal/* = group:legal",
+  type: "area",
+  rows: 2,
+  wide: true,
+  code: true,
+  rare: true,
+};
+/** @type {Option} */
+const READERS_COLUMN = {
+  name: "readers_column",
+  label: say`Column of the readers`,
+  hint: say`Readers of a row\u2019s document: persons and groups with commas between them. Empty: readers are not changed`,
+  placeholder: "readers",
+  code: true,
+  rare: true,
+};
+/** @type {Option} */
 const INCLUDE = {
   name: "include",
   label: say`Only these files`,
@@ -32,6 +53,7 @@ const FILES = [
     type: "check",
     rare: true,
   },
+  READERS,
 ];
 /** @type {Option} */
 const REGION = {
@@ -51,6 +73,7 @@ const PAGES = [
   },
   { name: "exclude", label: say`Without these pages`, hint: say`Patterns, such as /docs/old/*`, many: true },
   { name: "pages", label: say`Most pages of a sync`, hint: say`Empty: 10,000`, type: "number", min: 1, rare: true },
+  { ...READERS, placeholder: "/legal/* = group:legal" },
 ];
 
 /** @type {readonly Kind[]} */
@@ -65,7 +88,16 @@ export const KINDS = [
       placeholder: "/srv/handbook",
       hint: say`Its path on the server. The operator decides which folders may be read`,
     },
-    options: FILES,
+    options: [
+      ...FILES,
+      {
+        name: "permissions",
+        label: say`Readers from file permissions`,
+        hint: say`Only persons and groups that may read a file on the server read its document`,
+        type: "check",
+        rare: true,
+      },
+    ],
   },
   {
     name: "crawl",
@@ -199,6 +231,8 @@ export const KINDS = [
       },
       { ...EXCLUDE, rare: true },
       REGION,
+      READERS_COLUMN,
+      { ...READERS, placeholder: "legal-* = group:legal" },
     ],
   },
   {
@@ -277,6 +311,8 @@ export const KINDS = [
         unit: "s",
         rare: true,
       },
+      READERS_COLUMN,
+      { ...READERS, placeholder: "legal-* = group:legal" },
     ],
   },
 ];
@@ -322,4 +358,18 @@ export function optionsOf(kind, typed = {}, old = {}) {
 }
 
 /** Return the value that the form shows of an option. @param {unknown} value */
-export const shownOption = (value) => (Array.isArray(value) ? value.join(", ") : (value ?? undefined));
+export function shownOption(value) {
+  if (!Array.isArray(value)) return value ?? undefined;
+  return value.some((each) => typeof each === "object") ? value.map(shownRule).join("\n") : value.join(", ");
+}
+
+/**
+ * Return a rule of readers as a line, which the server reads again. Names with commas are JSON.
+ *
+ * @param {{match: string, readable_by: string | string[]}} rule
+ */
+function shownRule({ match, readable_by: readers }) {
+  const names = Array.isArray(readers) ? readers : [readers];
+  const isJson = Array.isArray(readers) && names.some((name) => name.includes(","));
+  return `${match} = ${isJson ? JSON.stringify(names) : names.join(", ")}`;
+}

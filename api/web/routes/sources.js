@@ -205,6 +205,7 @@ function changes(sync) {
   const parts = /** @type {const} */ ([
     ["created", say`new`],
     ["changed", say`changed`],
+    ["readers_changed", say`with other readers`],
     ["deleted", say`deleted`],
     ["missing", say`missing`],
   ]);

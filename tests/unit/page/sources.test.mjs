@@ -5,7 +5,7 @@ import test from "node:test";
 import { attribute, drawn, elements, openPage, pass, settled, stopClock } from "./browser.mjs";
 
 const SYNC = {
-  id: "1", source: "wiki", collection: "handbook", state: "done", seen: 1250, created: 12, changed: 0, unchanged: 1238, missing: 2, deleted: 0, withheld: 0,
+  id: "1", source: "wiki", collection: "handbook", state: "done", seen: 1250, created: 12, changed: 0, unchanged: 1238, readers_changed: 0, missing: 2, deleted: 0, withheld: 0,
   refused: 0, refused_entries: [], waiting: null, approved: null, error: null, created_at: "2026-10-01T03:00:00Z", listed_at: null, ended_at: "2026-10-01T03:00:22Z",
 };
 const SOURCE = {
@@ -74,6 +74,19 @@ test("options without values are not sent", async () => {
   assert.deepEqual(optionsOf(folder, { include: null, hidden: false }, { include: ["*.md"], hidden: true, later: 1 }), { hidden: false, later: 1 });
   const addresses = [["folder", "/srv/a", "file:///srv/a"], ["git", "/srv/a", "git+file:///srv/a"], ["git", "https://x.org/a.git", "git+https://x.org/a.git"], ["git", "git+https://x.org/a", "git+https://x.org/a"], ["objects", "s3://a/b", "s3://a/b"]];
   for (const [kind, typed, address] of addresses) assert.equal(addressOf(kind, typed), address);
+});
+
+test("rules of readers are shown as lines", async () => {
+  const { kindOf, optionsOf, shownOption } = await openPage()("parts/source-kinds.js");
+  const rules = [
+    { match: "legal/**", readable_by: ["group:legal", "user:ada"] }, { match: "dc/**", readable_by: ["group:cn=hr,dc=x"] },
+    { match: "b", readable_by: "group:a, group:b" }, { match: "**", readable_by: [] },
+  ];
+  assert.equal(shownOption(rules), 'legal/** = group:legal, user:ada\ndc/** = ["group:cn=hr,dc=x"]\nb = group:a, group:b\n** = ');
+  assert.equal(shownOption("** = everyone"), "** = everyone");
+  assert.equal(shownOption([]), "");
+  const typed = { readers: "** = everyone", permissions: false };
+  assert.deepEqual(optionsOf(kindOf("folder"), typed, { readers: rules }), { readers: "** = everyone" });
 });
 
 test("screen without sources offers to add one", async () => {
