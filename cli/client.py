@@ -40,12 +40,20 @@ class CliClient(foreask_client.Client):
     Only uploads are retried, because the user of another command should see its error at once.
     """
 
-    def __init__(self, url: str, key: str | None = None, *, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        user: str | None = None,
+        groups: Sequence[str] = (),
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
         try:
-            super().__init__(url, key, http_transport=transport or _transport(url))
+            super().__init__(url, key, user=user, groups=groups, http_transport=transport or _transport(url))
         except ValueError as error:
             raise InvalidInput(str(error), field="url") from error
-        self._hint = "" if key else " Give yours with --key or FOREASK_API_KEY."
+        self._hint = "" if key else " Give yours with --key or FOREASK_API_KEY, or a token with FOREASK_TOKEN."
 
     def send(self, request: Request[T]) -> T:
         is_upload = request.method == "POST" and request.path in _UPLOAD_PATHS

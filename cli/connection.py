@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+import click
 import typer
 
 if TYPE_CHECKING:
@@ -21,10 +23,33 @@ AnyCollection = Annotated[str | None, typer.Option("--collection", "-c", help="O
 LOCAL = "http://127.0.0.1:8350"
 
 
+@dataclass(frozen=True, slots=True)
+class OnBehalf:
+    """The options before the command, which name a person.
+
+    Args:
+        token: signed token of a person, which is sent instead of the key.
+        user: name of the person for whom the key acts.
+        groups: groups of this person.
+    """
+
+    token: str | None = None
+    user: str | None = None
+    groups: tuple[str, ...] = ()
+
+
+def on_behalf() -> OnBehalf:
+    """Return the options before the command that runs."""
+    context = click.get_current_context(silent=True)
+    given = None if context is None else context.find_root().obj
+    return given if isinstance(given, OnBehalf) else OnBehalf()
+
+
 def client_of(url: str, key: str | None) -> CliClient:
     from cli.client import CliClient as Http
 
-    return Http(url, key)
+    given = on_behalf()
+    return Http(url, given.token or key, user=given.user, groups=given.groups)
 
 
 def console_of() -> Console:

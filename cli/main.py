@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.commands import access, budgets, check, documents, erase, extensions, keys, points, server, sources, uploads
+from cli.connection import OnBehalf
 from shared.domain.errors import ForeaskError, NoCollection
 
 NO_COLLECTION = 4  # exit code
@@ -39,12 +40,27 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     *,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="FOREASK_TOKEN", help="Signed token of a person, instead of a key.", show_envvar=True),
+    ] = None,
+    as_user: Annotated[
+        str | None, typer.Option("--as-user", help="Act for this user; the key needs the scope delegate.")
+    ] = None,
+    as_groups: Annotated[
+        str | None, typer.Option("--as-groups", help="Groups of this user, separated by commas.")
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Options before the command."""
+    del version  # its callback prints it
+    if as_groups is not None and as_user is None:
+        raise typer.BadParameter("Give --as-user, too.", param_hint="--as-groups")
+    context.obj = OnBehalf(token, as_user, tuple(group for group in (as_groups or "").split(",") if group))
 
 
 documents.register(app)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from cli.connection import LOCAL, Key, Url
+from cli.connection import LOCAL, Key, Url, on_behalf
 
 
 def register(app: typer.Typer) -> None:
@@ -17,8 +17,9 @@ def mcp(*, url: Url = LOCAL, key: Key = None) -> None:
 
     from shared.domain.errors import InvalidInput
 
+    given = on_behalf()
     try:
-        client = client_of(url, key)
+        client = client_of(url, given.token or key, given.user, given.groups)
     except ValueError as error:
         raise InvalidInput(str(error), field="url") from error
     serve(client)

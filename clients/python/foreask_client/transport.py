@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
+from urllib.parse import quote
 
 import httpx
 from httpx_sse import ServerSentEvent, SSEError
@@ -26,19 +27,23 @@ _LONGEST_PAUSE_SECONDS = 30.0
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_RETRY_AFTER_SECONDS = 300.0  # a daily limit ends hours later: earlier attempts would be rejected too
 _TRANSIENT = {408, 429, 502, 503, 504}  # 408: the transfer of the body stalled
+_PLAIN = "@/:"  # characters of names that need no encoding in a header, next to letters, digits and `_.-~`
 _LOCAL = {"127.0.0.1", "localhost", "::1"}
 
 
 class Bearer(httpx.Auth):
-    """Sends the key to the server's origin only."""
+    """Sends the key, and the person for whom it acts, to the server's origin only."""
 
-    def __init__(self, key: str, url: httpx.URL) -> None:
-        self._key = key
+    def __init__(self, url: httpx.URL, key: str | None, user: str | None, groups: Sequence[str]) -> None:
         self._origin = _origin(url)
+        self._headers = {"authorization": f"Bearer {key}"} if key else {}
+        if user is not None:
+            self._headers["x-foreask-user"] = quote(user, safe=_PLAIN)
+            self._headers["x-foreask-groups"] = ",".join(quote(group, safe=_PLAIN) for group in groups)
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         if _origin(request.url) == self._origin:
-            request.headers["authorization"] = f"Bearer {self._key}"
+            request.headers.update(self._headers)
         yield request
 
 
@@ -46,12 +51,16 @@ def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
-def http_options(url: str, key: str | None, timeout_seconds: float) -> dict[str, Any]:
+def http_options(
+    url: str, key: str | None, timeout_seconds: float, user: str | None, groups: Sequence[str]
+) -> dict[str, Any]:
     """Return the options of both httpx clients.
 
     Raises:
-        ValueError: the URL is not a valid HTTP URL.
+        ValueError: the URL is not a valid HTTP URL, or there are groups without a user.
     """
+    if groups and user is None:
+        raise ValueError("groups are the groups of a user, and there is no user")
     try:
         base = httpx.URL(url)
     except httpx.InvalidURL as error:
@@ -60,7 +69,7 @@ def http_options(url: str, key: str | None, timeout_seconds: float) -> dict[str,
         raise ValueError(_not_a_url(url))
     return {
         "base_url": base,
-        "auth": Bearer(key, base) if key else None,
+        "auth": Bearer(base, key, user, groups),
         "timeout": httpx.Timeout(timeout_seconds, connect=_CONNECT_SECONDS),
         "trust_env": base.host not in _LOCAL,  # a proxy cannot reach this machine
     }

@@ -39,7 +39,9 @@ class Client(
 
     Args:
         url: the server's URL, such as http://127.0.0.1:8350.
-        key: API key; None if the server requires none.
+        key: API key, or the signed token of a person; None if the server requires none.
+        user: name of the person for whom the key acts, which needs the scope `delegate`; None: the key itself.
+        groups: groups of this person.
         timeout_seconds: longest wait for a part of a reply.
         attempts: number of times that a repeatable request is sent before its error is raised.
         headers: headers of every request to the server, for example for a proxy.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -25,13 +25,15 @@ class Connection:
         url: str,
         key: str | None = None,
         *,
+        user: str | None = None,
+        groups: Sequence[str] = (),
         timeout_seconds: float = 60.0,
         attempts: int = 5,
         headers: Mapping[str, str] | None = None,
         http_transport: httpx.BaseTransport | None = None,
     ) -> None:
         self.url = url.rstrip("/")
-        options = transport.http_options(self.url, key, timeout_seconds)
+        options = transport.http_options(self.url, key, timeout_seconds, user, groups)
         self._http = httpx.Client(**options, headers=headers, transport=http_transport)
         self._attempts = attempts
 
