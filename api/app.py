@@ -36,6 +36,7 @@ from api.routes import (
     me,
     operators,
     queries,
+    sign_in,
     status,
     uploads,
     usage,
@@ -45,6 +46,7 @@ from features.all import FEATURES
 from shared.http import openapi, problems
 from shared.http.access import auth
 from shared.http.access.collection_cache import CollectionCache
+from shared.http.access.identities import Identities
 from shared.http.access.key_cache import KeyCache
 from shared.http.access.person_log import PersonLog
 from shared.http.access.query_budgets import QueryBudgets
@@ -94,6 +96,7 @@ _TAGS = [
     {"name": "batches", "description": "Requests to the provider's batch API, which cost less and take up to a day."},
     {"name": "jobs", "description": "Long work with progress, such as loads, syncs, reindexes and builds."},
     {"name": "keys", "description": "API keys and their permissions."},
+    {"name": "sign-in", "description": "Sign-in of the page at an identity provider; no key is required."},
     {"name": "operator", "description": "State and erasure of all tenants; requires an operator's key."},
     {"name": "health", "description": "Probes for the operator; no key is required."},
 ]
@@ -117,6 +120,7 @@ _PARTS = (
     jobs,
     keys,
     me,
+    sign_in,
     operators,
     health,
 )
@@ -225,10 +229,15 @@ async def _lifespan(
         await state.query_budgets.aclose()
         await state.key_cache.aclose()
         await state.person_log.aclose()
+        if state.identities is not None:
+            await state.identities.provider.aclose()
 
 
 def _state(settings: Settings, services: ApiServices, shutdown: Shutdown) -> ApiState:
-    ledger, readiness = services.ledger, Readiness(services)
+    ledger = services.ledger
+    person_log = PersonLog(ledger[Persons])
+    identities = Identities.of(settings, person_log.see)
+    readiness = Readiness(services, identities)
     return ApiState(
         settings=settings,
         services=services,
@@ -239,7 +248,8 @@ def _state(settings: Settings, services: ApiServices, shutdown: Shutdown) -> Api
             most=lambda tenant: settings.limits_of(tenant).collections,
         ),
         key_cache=KeyCache(ledger[Keys]),
-        person_log=PersonLog(ledger[Persons]),
+        person_log=person_log,
+        identities=identities,
         quotas=Quotas(settings, services.tenant_use, ledger[Documents]),
         query_budgets=QueryBudgets(settings, services.tenant_use, partial(price, settings)),
         query_log=QueryLogWriter(

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 import structlog
 
 from shared.domain.errors import ForeaskError, Transient
+from shared.http.access.identities import Identities
 from shared.ledger.jobs.repairs import Repairs
 from shared.services.api import ApiServices
 from shared.vectors.transport.notices import READS, WRITES
@@ -23,8 +24,9 @@ _CACHE_SECONDS = 1.0  # less than the interval between two probes of a load bala
 class Readiness:
     """Probes each component at most once per second, for any number of callers."""
 
-    def __init__(self, services: ApiServices) -> None:
+    def __init__(self, services: ApiServices, identities: Identities | None = None) -> None:
         self._services = services
+        self._identities = identities
         self._probe: asyncio.Task[Mapping[str, bool]] | None = None
         self._polled_at = 0.0
         # As of the last probe: collections whose index is being repaired, why components do not answer, and sentences
@@ -63,7 +65,8 @@ class Readiness:
             # One line for a change, because load balancers probe each second.
             log.warning("readiness.failed", reasons=reasons) if reasons else log.info("readiness.restored")
         self.reasons = reasons
-        self.troubles = () if "broker" in reasons else await self._read_troubles()
+        troubles = () if "broker" in reasons else await self._read_troubles()
+        self.troubles = [*troubles, *await self._read_problem_of_identities()]
         return {name: problem is None for name, problem in found.items()}
 
     async def _read_troubles(self) -> Sequence[str]:
@@ -74,6 +77,20 @@ class Readiness:
             return ()
         found = dict.fromkeys(trouble for use in uses if (trouble := use.trouble))
         return [f"{trouble[:1].upper()}{trouble[1:]}" for trouble in found]
+
+    async def _read_problem_of_identities(self) -> Sequence[str]:
+        """Return why persons cannot sign in; their provider's keys are fetched if they are not known or not fresh."""
+        if self._identities is None:
+            return ()
+        provider = self._identities.provider
+        try:
+            async with asyncio.timeout(_SECONDS):
+                await provider.current()
+        except (Transient, TimeoutError):
+            effect = "no token is accepted"
+        else:
+            effect = "tokens that are signed with known keys are accepted for an hour after the last contact"
+        return () if provider.problem is None else [f"{provider.problem.rstrip('.')}; {effect}."]
 
     async def _read_refusals(self) -> Mapping[str, str]:
         """Return sentences about the requests that Qdrant refuses to any process."""

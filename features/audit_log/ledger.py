@@ -33,7 +33,7 @@ class AuditFilter:
         tenant: tenant of the objects; None: changes by operators and commands, of all tenants.
         object: kind of the object, such as `key`.
         object_name: name of the object.
-        actor_name: name of the key that made the change.
+        actor_name: name of the key or of the user that made the change.
     """
 
     tenant: str | None

@@ -18,10 +18,10 @@ class ActorView(ReplyModel):
     """The author of a change. The key itself is never recorded."""
 
     kind: ActorKind = Field(
-        description="`key` of the tenant, `operator` with an operator's key, `command line` without the API, or `local`"
-        " if the API requires no keys"
+        description="`key` of the tenant, `person` who has signed in, `operator` with an operator's key, `command line`"
+        " without the API, or `local` if the API requires no keys"
     )
-    name: str | None = Field(description="Name of the key; null without a key")
+    name: str | None = Field(description="Name of the key or of the user; null without either")
     key_id: UUID | None = Field(description="Id of the key; null for a key of the settings, or without a key")
 
 

@@ -107,7 +107,8 @@ class Unavailable(Transient):
 
     Args:
         message: the problem.
-        component: the failing part: `ledger`, `uploads`, `broker`, `qdrant`, `llm`, `embedding` or `rerank`.
+        component: the failing part: `ledger`, `uploads`, `broker`, `qdrant`, `llm`, `embedding`, `rerank` or
+            `identity provider`.
         retry_after: earliest sensible time for another attempt.
         answered: whether it answered this request with an error. The request may have caused it, so the attempt counts.
             Errors of the ledger, the broker and Qdrant are never caused by the work.
@@ -278,7 +279,8 @@ class Unauthorized(Rejected):
 
     Args:
         message: the problem.
-        key_state: `missing`, `unknown`, `revoked` or `expired`; None if the server requires no keys.
+        key_state: `missing`, `unknown`, `revoked` or `expired`; for a signed token also another word, which
+            docs/reference/errors.md lists; None if the server requires no keys.
     """
 
     def __init__(self, message: str, *, key_state: str | None = None) -> None:

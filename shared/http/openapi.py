@@ -25,6 +25,7 @@ from shared.http.schemas.problems import ProblemDetails
 
 ADDRESS = "/openapi.json"
 NDJSON = "application/x-ndjson"
+_PUBLIC = ("/health/", "/v1/sign-in")  # routes without a key
 _REF = "#/components/schemas/{model}"
 _SENTENCE_END = re.compile(r"(?<=\.)\s+")
 _referred = set[type[BaseModel]]()
@@ -136,7 +137,7 @@ def _describe(app: FastAPI) -> dict[str, Any]:
             _summarize(operation)
             if "requestBody" in operation:
                 operation["responses"] |= of_bodies
-            if path.startswith("/health/"):
+            if path.startswith(_PUBLIC):
                 operation["security"] = []
     components = document.setdefault("components", {})
     schemas = _definitions() | components.get("schemas", {})

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from shared.http.access.collection_cache import CollectionCache
+from shared.http.access.identities import Identities
 from shared.http.access.key_cache import KeyCache
 from shared.http.access.person_log import PersonLog
 from shared.http.access.query_budgets import QueryBudgets
@@ -33,6 +34,7 @@ class HttpState:
     collection_cache: CollectionCache
     key_cache: KeyCache
     person_log: PersonLog
+    identities: Identities | None
     quotas: Quotas
     query_budgets: QueryBudgets
     sizes: CollectionSizes
@@ -65,6 +67,7 @@ def made_by(make: Callable[[ApiServices], object]) -> Any:
 ServicesDep = Annotated[ApiServices, part(lambda state: state.services)]
 CollectionCacheDep = Annotated[CollectionCache, part(lambda state: state.collection_cache)]
 KeyCacheDep = Annotated[KeyCache, part(lambda state: state.key_cache)]
+IdentitiesDep = Annotated[Identities | None, part(lambda state: state.identities)]
 QuotasDep = Annotated[Quotas, part(lambda state: state.quotas)]
 QueryBudgetsDep = Annotated[QueryBudgets, part(lambda state: state.query_budgets)]
 SizesDep = Annotated[CollectionSizes, part(lambda state: state.sizes)]

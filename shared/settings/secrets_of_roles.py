@@ -18,7 +18,7 @@ _INDEX = frozenset({"qdrant_api_key"})
 _MODELS = frozenset({"llm_api_key", "embedding_api_key", "rerank_api_key", "embeddings"})
 _SOURCES = frozenset({"source_secrets"})
 SECRETS: Mapping[str, frozenset[str]] = {
-    "api": _ENGINES | _UPLOADS | _INDEX | _MODELS | {"api_keys", "operator_keys"},
+    "api": _ENGINES | _UPLOADS | _INDEX | _MODELS | {"api_keys", "operator_keys", "oidc_client_secret"},
     "parse": _ENGINES | _UPLOADS | _SOURCES,
     "read": _ENGINES | _UPLOADS | _SOURCES,
     "generate": _ENGINES | {"llm_api_key", "embeddings"},

@@ -15,7 +15,15 @@ from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_serializer, field_validator
+from pydantic import (
+    AliasChoices,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -25,6 +33,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from shared.domain.access.keys import Scope
 from shared.domain.errors import InvalidInput
 from shared.domain.spending.tiers import Tier
 from shared.process.network.brokers import read_broker_url
@@ -49,7 +58,7 @@ from shared.settings.sources import (
 from shared.settings.temporary_bytes import TEMPORARY_BYTES
 from shared.settings.tenant_limits import OTHERS, TenantLimits
 from shared.settings.tuning import Tuning
-from shared.settings.values import Duration, PositiveInt, model_url
+from shared.settings.values import Duration, PositiveInt, issuer_url, model_url, split_names
 
 _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
 _STORE = re.compile(r"file:///.*|(s3|gs|az)://[^/@?#]+(/[^?#]*)?")
@@ -262,6 +271,36 @@ class Settings(BaseSettings):
         " at or below which it is used",
     )
 
+    # Persons, who sign in at an identity provider
+    oidc_issuer: str | None = Field(
+        None, description="OpenID Connect: address of the issuer, exactly as its tokens name it; default: keys only"
+    )
+    oidc_audience: str | None = Field(
+        None, description="audiences of accepted tokens, comma-separated; default: the id of the page's client"
+    )
+    oidc_client_id: str | None = Field(None, description="client of the provider with which the page signs in")
+    oidc_client_secret: SecretStr | None = Field(None, description="secret of this client, if the provider demands one")
+    oidc_sign_in_scopes: str = Field("openid profile email", description="scopes that the page requests, with spaces")
+    oidc_tenant: str = Field("default", description="tenant of persons")
+    oidc_tenant_claim: str | None = Field(
+        None, description="claim that names the tenant of a person, instead of FOREASK_OIDC_TENANT"
+    )
+    oidc_user_claim: str = Field("sub", min_length=1, description="claim with the name of the user in `readable_by`")
+    oidc_groups_claim: str = Field(
+        "groups", min_length=1, description="claim with the groups; dots lead into objects: realm_access.roles"
+    )
+    oidc_person_scopes: str = Field(
+        "read,ask,feedback",
+        pattern="^(read|ask|feedback)(,(read|ask|feedback))*$",
+        description="scopes of persons: some of read, ask and feedback, comma-separated",
+    )
+    oidc_administrators: str | None = Field(
+        None, description="group whose members have every scope of their tenant and read every document"
+    )
+    oidc_clock_skew: Duration = Field(
+        timedelta(seconds=60), le=timedelta(minutes=10), description="difference of clocks that tokens may have"
+    )
+
     # Tenants
     tenant_limits: Annotated[Mapping[str, TenantLimits], NoDecode] = Field(
         {}, description='as JSON: tenant to limits; "*" has the limits that a tenant\'s entry omits'
@@ -465,7 +504,16 @@ class Settings(BaseSettings):
     @property
     def is_keyless(self) -> bool:
         """Whether the API serves this machine without keys; keys in the ledger do not change this."""
-        return not (self.api_keys or self.operator_keys)
+        return not (self.api_keys or self.operator_keys or self.oidc_issuer)
+
+    @property
+    def oidc_audiences(self) -> tuple[str, ...]:
+        """The audiences of accepted tokens."""
+        return split_names(self.oidc_audience or self.oidc_client_id or "")
+
+    @property
+    def scopes_of_persons(self) -> frozenset[Scope]:
+        return frozenset(map(Scope, split_names(self.oidc_person_scopes)))
 
     def qdrant_addresses(self) -> list[str]:
         """Return the addresses of Qdrant's nodes.
@@ -527,6 +575,26 @@ class Settings(BaseSettings):
     @classmethod
     def _require_model_url(cls, value: str | None) -> str | None:
         return None if value is None else model_url(value)
+
+    @field_validator("oidc_issuer")
+    @classmethod
+    def _require_issuer(cls, value: str | None) -> str | None:
+        return None if value is None else issuer_url(value)
+
+    @field_validator("oidc_tenant")
+    @classmethod
+    def _require_tenant(cls, value: str) -> str:
+        if not is_tenant(value):
+            raise ValueError("a tenant is a-z, 0-9, - and _")
+        return value
+
+    @model_validator(mode="after")
+    def _require_complete_sign_in(self) -> Settings:
+        if self.oidc_issuer is not None and not self.oidc_audiences:
+            raise ValueError("FOREASK_OIDC_ISSUER needs FOREASK_OIDC_AUDIENCE or FOREASK_OIDC_CLIENT_ID")
+        if self.oidc_issuer is None and (self.oidc_audience or self.oidc_client_id or self.oidc_administrators):
+            raise ValueError("FOREASK_OIDC_AUDIENCE, _CLIENT_ID and _ADMINISTRATORS need FOREASK_OIDC_ISSUER")
+        return self
 
     @field_validator("ca_file")
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from ipaddress import ip_address
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -41,6 +42,46 @@ def model_url(value: str) -> str:
         if parts.path.rstrip("/").endswith(call):
             raise ValueError(f"must end before {call}, which foreask appends")
     return value
+
+
+def issuer_url(value: str) -> str:
+    """Return the address of an issuer of tokens.
+
+    Raises:
+        ValueError: it is not https://, or http:// of this machine; the message contains no part of it.
+    """
+    try:
+        parts = urlsplit(value)
+        usable = bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+    except ValueError:
+        usable = False
+    if not usable or parts.query or parts.fragment or any(character.isspace() for character in value):
+        raise ValueError("must be an address such as https://login.example.com/realms/company")
+    if not is_confidential(value):
+        raise ValueError("must start with https://; http:// is accepted only for 127.0.0.1, ::1 and localhost")
+    return value
+
+
+def is_confidential(url: str) -> bool:
+    """Return whether no other machine can read or change requests to an address: TLS, or loopback."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    host = parts.hostname or ""
+    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)))
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def split_names(value: str) -> tuple[str, ...]:
+    """Return the names of a list that is separated by commas."""
+    return tuple(name.strip() for name in value.split(",") if name.strip())
 
 
 Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta())]  # a number without a unit is seconds

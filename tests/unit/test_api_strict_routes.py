@@ -65,6 +65,8 @@ def test_body_limit_names_its_setting_if_any():
 )
 async def test_missing_key_is_refused_before_body_is_read():
     for route in routes_with_bodies():
+        if route.path.startswith("/v1/sign-in/"):  # they need no key
+            continue
         (method,) = route.methods
         path = route.path.replace("{number}", "1")
         assert await call(method, path) == 401, path

@@ -35,6 +35,7 @@ EVERY_SECRET = {
     "embedding_api_key": "of-embedding",
     "embeddings": '{"large": {"model": "large", "api_key": "of-large"}}',
     "rerank_api_key": "of-rerank",
+    "oidc_client_secret": "of-oidc",
 }
 SOURCE = "FOREASK_SOURCE_SECRET_WIKI"
 

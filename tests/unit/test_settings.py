@@ -11,6 +11,7 @@ from shared.domain.errors import InvalidInput
 from shared.ledger.postgres.database import Database
 from shared.settings import OPENAI_URL, Settings, Tuning, load
 from shared.settings.sources import secrets
+from tests.support.planted import guards
 
 KEY = "k" * 22
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,6 +118,7 @@ def test_misspelt_setting_in_file_is_rejected(monkeypatch, tmp_path):
     [
         "FOREASK_URL",
         "FOREASK_API_KEY",
+        "FOREASK_TOKEN",
         "FOREASK_PUBLISH",
         "FOREASK_PORT",
         "FOREASK_ENV_FILE",
@@ -140,6 +142,7 @@ SECRETS = [
     "parse_database_password",
     "app_database_password",
     "scale_database_password",
+    "oidc_client_secret",
     *KEYS,
 ]
 
@@ -311,6 +314,54 @@ def test_secret_of_source_is_set_once(monkeypatch, tmp_path):
 
     with pytest.raises(InvalidInput, match="FOREASK_SOURCE_SECRET_MINIO and FOREASK_SOURCE_SECRET_MINIO_FILE are both"):
         load()
+
+
+@pytest.mark.parametrize(
+    "issuer",
+    [
+        "https://login.example.com/realms/company",
+        "https://x.example.com/",
+        "http://127.0.0.1:8080",
+        "http://[::1]:80/a",
+    ],
+)
+def test_issuer_may_be_remote_with_tls_or_local(monkeypatch, tmp_path, issuer):
+    monkeypatch.chdir(tmp_path)
+
+    loaded = load(oidc_issuer=issuer, oidc_client_id="page", oidc_audience="api, mcp")
+
+    assert loaded.oidc_issuer == issuer
+    assert not loaded.is_keyless
+    assert loaded.oidc_audiences == ("api", "mcp")
+    assert loaded.model_copy(update={"oidc_audience": None}).oidc_audiences == ("page",)
+
+
+@guards(
+    "shared/settings/values.py",
+    '(parts.scheme == "http" and is_loopback(host))',
+    'parts.scheme == "http"',
+    means="keys of tokens are fetched over the network without TLS",
+)
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"oidc_issuer": "http://login.example.com"}, r"FOREASK_OIDC_ISSUER: .*must start with https://"),
+        ({"oidc_issuer": "http://127.0.0.1.example.com"}, r"FOREASK_OIDC_ISSUER: .*must start with https://"),
+        ({"oidc_issuer": "login.example.com"}, r"FOREASK_OIDC_ISSUER: .*must be an address such as"),
+        ({"oidc_issuer": "https://me:secret@example.com"}, r"FOREASK_OIDC_ISSUER: .*must be an address such as"),
+        ({"oidc_issuer": "https://example.com", "oidc_client_id": None}, "needs FOREASK_OIDC_AUDIENCE"),
+        ({"oidc_administrators": "admins"}, "need FOREASK_OIDC_ISSUER"),
+        ({"oidc_person_scopes": "read,manage"}, "FOREASK_OIDC_PERSON_SCOPES"),
+        ({"oidc_tenant": "A B"}, "FOREASK_OIDC_TENANT"),
+        ({"oidc_clock_skew": "3600"}, "FOREASK_OIDC_CLOCK_SKEW"),
+    ],
+)
+def test_unusable_sign_in_is_rejected(monkeypatch, tmp_path, values, problem):
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(InvalidInput, match=problem) as caught:
+        load(**({"oidc_client_id": "page"} if "oidc_issuer" in values else {}) | values)
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["x", "postgresql://me@db:port/one"])

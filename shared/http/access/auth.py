@@ -23,6 +23,7 @@ from shared.domain.access.keys import PERSON_SCOPES, TENANT_SCOPES, UNLIMITED, K
 from shared.domain.access.persons import Person, person_of
 from shared.domain.access.restriction import Restriction
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
+from shared.http.access.identities import Identities, Identity, is_token
 from shared.http.access.key_cache import KeyCache
 from shared.http.access.person_log import PersonLog
 from shared.http.access.query_budgets import QueryBudgets
@@ -39,6 +40,7 @@ TENANT_WITHOUT_KEYS = "default"
 _MAKE_A_KEY = (
     "Make a key with `foreask keys setting`, start the server with the printed FOREASK_API_KEYS, and send the key."
 )
+_SEND_A_KEY = "Send a key: `Authorization: Bearer KEY` or `X-API-Key: KEY`."
 # Scopes of routes whose changes are recorded in the audit log. Uploads and queries are too frequent.
 _RECORDED = {Scope.MANAGE, Scope.OPERATOR}
 # Headers that proxies, tunnels, delivery networks and load balancers add to requests, or the beginnings of their names.
@@ -99,6 +101,8 @@ class _AccessState(Protocol):
     @property
     def key_cache(self) -> KeyCache: ...
     @property
+    def identities(self) -> Identities | None: ...
+    @property
     def quotas(self) -> Quotas: ...
     @property
     def query_budgets(self) -> QueryBudgets: ...
@@ -148,6 +152,7 @@ class Caller:
         filter: metadata filter added to each of the key's queries.
         person: the person on whose behalf the request is sent; None: the key itself, which reads every document.
         principals: the readers that the person matches; see `shared.domain.access.persons`.
+        identity: the holder of a signed token; None for a key.
     """
 
     tenant: str
@@ -159,6 +164,7 @@ class Caller:
     digest: str | None = None
     person: Person | None = None
     principals: tuple[str, ...] | None = None
+    identity: Identity | None = None
 
     @property
     def restriction(self) -> Restriction:
@@ -168,7 +174,9 @@ class Caller:
     @property
     def author_id(self) -> UUID | None:
         """The author of queries in the log: a person, by a digest of the name, or the key."""
-        return self.key_id if self.person is None else person_id(self.tenant, self.person)
+        if self.person is None:
+            return self.key_id
+        return person_id(self.tenant, self.person) if self.identity is None else self.identity.id
 
     @property
     def feedback_key(self) -> UUID | None:
@@ -178,6 +186,8 @@ class Caller:
     @property
     def actor(self) -> Actor:
         """The author of the request's changes in the audit log."""
+        if self.identity is not None:
+            return Actor(ActorKind.PERSON, self.identity.person.user)
         if self.key_name is None:
             return Actor(ActorKind.LOCAL)
         return Actor(ActorKind.KEY if self.tenant else ActorKind.OPERATOR, self.key_name, self.key_id)
@@ -185,6 +195,8 @@ class Caller:
     @property
     def owner(self) -> Owner:
         """The person or the key as an owner; without keys there is one."""
+        if self.identity is not None:
+            return Owner(self.tenant, self.identity.owner)
         if self.person is not None:
             return Owner(self.tenant, f"person:{person_id(self.tenant, self.person)}")
         if self.key_id is not None:
@@ -220,11 +232,12 @@ class Needs(BeforeBody):
         """Return the tenant of the request's key; empty for operators.
 
         Raises:
-            Unauthorized: the key is missing, unknown, revoked or expired. If no keys are configured: the connection
-                is not of this process's user, or the request came through a proxy or from a page of another site.
+            Unauthorized: the key is missing, unknown, revoked or expired, or the token is refused. If no keys are
+                configured: the connection is not of this process's user, or the request came through a proxy or from a
+                page of another site.
             Forbidden: the key lacks the scope, or the route does not serve persons.
             TooManyRequests: the tenant or the key exceeds its rate, or the tenant or its concurrent requests.
-            Unavailable: the key is not in the settings, and the ledger is unavailable.
+            Unavailable: the key is not in the settings, and the ledger is unavailable; or the identity provider is.
         """
         admitted: str | None = getattr(request.state, "tenant", None)
         if admitted is not None:
@@ -414,9 +427,12 @@ async def _holder(request: Request, password: str | None) -> Caller:
         return Caller(TENANT_WITHOUT_KEYS, None, frozenset(Scope))
     key = _key(request) or password
     if key is None:
-        raise _unauthorized(request, "Send a key: `Authorization: Bearer KEY` or `X-API-Key: KEY`.", "missing")
+        raise _unauthorized(request, _SEND_A_KEY, "missing")
     sha256 = hash_of(key)
-    return _of_settings(settings, sha256) or await _of_ledger(request, sha256)
+    caller = _of_settings(settings, sha256)  # a key of the settings may have dots
+    if caller is None and is_token(key):
+        return await _of_token(request, key)
+    return caller or await _of_ledger(request, sha256)
 
 
 def _state(request: Request) -> _AccessState:
@@ -479,6 +495,30 @@ async def _of_ledger(request: Request, sha256: bytes) -> Caller:
         raise _unauthorized(request, f"The key '{key.name}' {why}.", state, key.name)
     key_cache.record_use(key)
     return Caller(key.tenant, key.name, key.scopes, key.filter, key.id, key.limits)
+
+
+async def _of_token(request: Request, token: str) -> Caller:
+    """Return the person who holds a signed token.
+
+    Raises:
+        Unauthorized: the token is not valid; `key_state` says why.
+        Forbidden: the person has too many groups.
+        Unavailable: the identity provider cannot be reached.
+    """
+    identities = _state(request).identities
+    if identities is None:
+        raise _unauthorized(request, "This server accepts no signed tokens: FOREASK_OIDC_ISSUER is not set.", "unknown")
+    try:
+        identity = await identities.tokens.identify(token)
+    except (Unauthorized, Forbidden) as error:
+        state = error.key_state if isinstance(error, Unauthorized) else None
+        log.warning("token.refused", status=403 if state is None else 401, state=state, route=route_of(request.scope))
+        raise
+    caller = Caller(identity.tenant, identity.log_name, TENANT_SCOPES, identity=identity)
+    if identity.is_administrator:
+        return caller
+    scopes = _state(request).settings.scopes_of_persons
+    return replace(caller, scopes=scopes, person=identity.person, principals=identity.principals)
 
 
 def _unauthorized(

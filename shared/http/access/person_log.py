@@ -61,10 +61,11 @@ class PersonLog:
             self._recording = asyncio.create_task(self._record())
 
     async def aclose(self) -> None:
-        if self._recording is not None:
-            await asyncio.wait({self._recording}, timeout=_TIMEOUT_SECONDS)
-            self._recording.cancel()
-            await asyncio.gather(self._recording, return_exceptions=True)
+        recording = self._recording  # which it removes itself when it has ended
+        if recording is not None:
+            await asyncio.wait({recording}, timeout=_TIMEOUT_SECONDS)
+            recording.cancel()
+            await asyncio.gather(recording, return_exceptions=True)
 
     async def _record(self) -> None:
         seen = set[tuple[str, str]]()

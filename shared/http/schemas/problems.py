@@ -34,10 +34,14 @@ class ProblemDetails(ReplyModel):
     errors: list[FieldError] | None = None
     component: str | None = Field(
         None,
-        description="Failing component: `ledger`, `broker`, `qdrant`, `llm`, `embedding`, or `worker` of a run",
+        description="Failing component: `ledger`, `broker`, `qdrant`, `llm`, `embedding`, `identity provider`, or"
+        " `worker` of a run",
     )
     key_state: str | None = Field(
-        None, description="Why the key was refused: `missing`, `unknown`, `revoked` or `expired`"
+        None,
+        description="Why the key was refused: `missing`, `unknown`, `revoked` or `expired`. For a signed token also"
+        " `not_valid_yet`, `other_audience`, `other_issuer`, `algorithm`, `unknown_key`, `other_key`, `signature`,"
+        " `identity` or `malformed`",
     )
     job_id: str | None = Field(None, description="Open job that the request would repeat")
     collections: list[str] | None = Field(

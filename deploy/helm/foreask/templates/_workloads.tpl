@@ -4,7 +4,7 @@ neither keys of providers nor Qdrant; `uploads`: it reads or writes uploads; `st
 the optional secrets that it needs, as in shared/settings/secrets_of_roles.py.
 */}}
 {{- define "foreask.workloads" -}}
-api: {args: [api], pool: 10, uploads: true, confined: false, stage: false, secrets: [QDRANT_API_KEY, LLM_API_KEY, EMBEDDING_API_KEY, EMBEDDINGS, RERANK_API_KEY]}
+api: {args: [api], pool: 10, uploads: true, confined: false, stage: false, secrets: [QDRANT_API_KEY, LLM_API_KEY, EMBEDDING_API_KEY, EMBEDDINGS, RERANK_API_KEY, OIDC_CLIENT_SECRET]}
 parse: {args: [worker, parse], pool: 4, uploads: true, confined: true, stage: true, secrets: []}
 read: {args: [worker, read], pool: 4, uploads: true, confined: true, stage: true, secrets: []}
 generate: {args: [worker, generate], pool: 4, uploads: false, confined: false, stage: true, secrets: [LLM_API_KEY, EMBEDDINGS]}

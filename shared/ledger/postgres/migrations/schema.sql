@@ -1402,7 +1402,7 @@ CREATE TABLE audit_log (
     id uuid NOT NULL,
     tenant text NOT NULL,  -- empty for operators' keys and erasures of tenants
     created_at timestamptz NOT NULL,
-    actor text NOT NULL,  -- key, operator, command line, local
+    actor text NOT NULL,  -- key, person, operator, command line, local
     actor_name text,  -- name of the key
     actor_key_id uuid,  -- null for a key of the settings
     action text NOT NULL,
