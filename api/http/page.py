@@ -59,6 +59,7 @@ ADDRESSES = {
     "/answers/{answer_id}": "shared",
     "/erase": "erase",
     "/erase/{erasure_id}": "erase",
+    "/signed-in": "signed-in",
     _GALLERY: "gallery",
 }
 MISSING = "missing"  # the screen of any other address

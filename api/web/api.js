@@ -1,5 +1,6 @@
 // Requests to the API: JSON, event streams, and uploads with progress.
 
+import { forgetPerson, person } from "./person.js";
 import { local, session } from "./store.js";
 import { say } from "./parts/words.js";
 
@@ -7,8 +8,9 @@ import { say } from "./parts/words.js";
 export const ROOT = new URL("../..", import.meta.url).pathname.replace(/\/$/, "");
 
 const KEY = "foreask.key";
-/** @typedef {"missing" | "unknown" | "revoked" | "expired"} KeyState why a key was refused */
-/** @type {(state: KeyState) => Promise<void>} */
+const PUBLIC = "/v1/sign-in"; // its refusals are about a sign-in, not about the key
+/** @typedef {{state: string, detail: string}} Refusal why a key or a person is refused: a word, and a sentence */
+/** @type {(refusal: Refusal) => Promise<void>} */
 let requestKey = () => Promise.reject(new Problem({ status: 401, detail: say`An API key is required.` }));
 
 /** An error response of the API, or a failure to reach it. */
@@ -32,9 +34,22 @@ export class Problem extends Error {
   }
 }
 
+/** Return the key, or the id of the person who is signed in. It names the user; `bearer` is sent. */
 export function key() {
-  return session.getItem(KEY) ?? local.getItem(KEY) ?? "";
+  return person()?.id ?? session.getItem(KEY) ?? local.getItem(KEY) ?? "";
 }
+
+const SOON = 60_000; // milliseconds: a token that expires earlier is renewed first
+const renewal = async () => (await import("./parts/sign-in.js")).renew;
+
+/** Renew a token that expires soon; null if nothing is due, so that a closing page sends its requests at once. */
+function renewed() {
+  const { token, refresh, until = 0 } = person() ?? {};
+  return token && refresh && until - Date.now() < SOON ? renewal().then((renew) => renew(token)) : null;
+}
+
+/** Return the key or the token that requests send. */
+const bearer = () => person()?.token ?? key();
 
 /** @param {string} value @param {boolean} remember whether the browser stores the key beyond this session */
 export function storeKey(value, remember) {
@@ -43,19 +58,26 @@ export function storeKey(value, remember) {
 }
 
 export function forgetKey() {
+  forgetPerson();
   session.removeItem(KEY);
   local.removeItem(KEY);
 }
 
-/** @param {(state: KeyState) => Promise<void>} ask shows the dialog and resolves when a key was entered */
+/** @param {(refusal: Refusal) => Promise<void>} ask shows the dialog and resolves when a key was entered */
 export function onKeyRequired(ask) {
   /** @type {Promise<void> | null} */
   let dialog = null;
-  requestKey = (state) => (dialog ??= ask(state).finally(() => (dialog = null)));
+  requestKey = (refusal) => (dialog ??= ask(refusal).finally(() => (dialog = null)));
 }
 
-/** Return why the key was refused. @param {any} facts of a problem @returns {KeyState} */
-const keyStateOf = (facts) => facts.key_state ?? (key() ? "unknown" : "missing");
+/** Return why the key was refused. @param {any} facts of a problem @returns {Refusal} */
+const refusalOf = ({ key_state: state, detail = "" }) => ({ state: state ?? (key() ? "unknown" : "missing"), detail });
+
+/** Renew a refused token, or ask for another key. @param {string} usedKey @param {string} sent @param {any} facts */
+async function replace(usedKey, sent, facts) {
+  if (usedKey !== key() || (person() && (await (await renewal())(sent)))) return;
+  await requestKey(refusalOf(facts));
+}
 
 let forbidden = () => {};
 
@@ -111,6 +133,9 @@ export function latest() {
  */
 async function request(method, path, { body, signal, headers = {}, only, keepalive = false }) {
   for (;;) {
+    const due = renewed();
+    if (due) await due;
+    const sent = bearer();
     const usedKey = key();
     if (only !== undefined && only !== usedKey) throw new Problem({ status: 401, detail: say`The key was changed.` });
     const reply = await fetchOrThrow(ROOT + path, {
@@ -119,7 +144,7 @@ async function request(method, path, { body, signal, headers = {}, only, keepali
       headers: {
         ...headers,
         ...(body === undefined || body instanceof FormData ? {} : { "content-type": "application/json" }),
-        ...(usedKey ? { authorization: `Bearer ${usedKey}` } : {}),
+        ...(sent ? { authorization: `Bearer ${sent}` } : {}),
       },
       body: body === undefined || body instanceof FormData ? body : JSON.stringify(body),
       cache: "no-store",
@@ -129,8 +154,8 @@ async function request(method, path, { body, signal, headers = {}, only, keepali
     if (reply.ok) return reply;
     if (reply.status === 403) forbidden();
     const problem = await problemOf(reply);
-    if (reply.status !== 401) throw problem;
-    if (usedKey === key()) await requestKey(keyStateOf(problem.facts));
+    if (reply.status !== 401 || path.startsWith(PUBLIC)) throw problem;
+    await replace(usedKey, sent, problem.facts);
   }
 }
 
@@ -198,26 +223,29 @@ function dispatch(block, onEvent) {
 export async function upload(path, body, onProgress, signal) {
   for (;;) {
     signal.throwIfAborted();
+    const due = renewed();
+    if (due) await due;
+    const sent = bearer();
     const usedKey = key();
     try {
-      return await uploadOnce(path, body, onProgress, signal);
+      return await uploadOnce(path, sent, body, onProgress, signal);
     } catch (problem) {
       if (problem.status !== 401) throw problem;
-      if (usedKey === key()) await requestKey(keyStateOf(problem.facts));
+      await replace(usedKey, sent, problem.facts);
     }
   }
 }
 
 /**
- * @param {string} path @param {FormData | Blob} body @param {(share: number) => void} onProgress
- * @param {AbortSignal} signal
+ * @param {string} path @param {string} sent @param {FormData | Blob} body
+ * @param {(share: number) => void} onProgress @param {AbortSignal} signal
  * @returns {Promise<XMLHttpRequest>}
  */
-function uploadOnce(path, body, onProgress, signal) {
+function uploadOnce(path, sent, body, onProgress, signal) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.open("POST", ROOT + path);
-    if (key()) request.setRequestHeader("authorization", `Bearer ${key()}`);
+    if (sent) request.setRequestHeader("authorization", `Bearer ${sent}`);
     request.upload.addEventListener("progress", (event) => onProgress(event.loaded / event.total));
     request.addEventListener("load", () => {
       if (request.status < 300) resolve(request);

@@ -1,10 +1,9 @@
 // The frame: navigation, keyboard shortcuts, and the screen of the current address.
 
 import { html, nothing, render } from "./vendor/lit-html.js";
-import { ROOT } from "./api.js";
+import { ROOT, onKeyRequired } from "./api.js";
 import { confirmation, dismiss } from "./kit/dialog.js";
 import { redraw, setRenderer, redrawNow } from "./store.js";
-import { keyDialog } from "./parts/key.js";
 import { allowedScreens, closeMenu, letters, navigation, pathOf } from "./parts/navigation.js";
 import { notice } from "./parts/notice.js";
 import { loadPermissions, may, onKnown } from "./parts/permissions.js";
@@ -12,6 +11,8 @@ import { loadWords, say } from "./parts/words.js";
 
 /** The parts of the kit, for developers. @type {[RegExp, () => Promise<any>]} */
 const GALLERY = [/^\/gallery$/, () => import("./routes/gallery.js")];
+/** The address to which an identity provider sends a person. @type {[RegExp, () => Promise<any>]} */
+const SIGNED_IN = [/^\/signed-in$/, () => import("./routes/signed-in.js")];
 // A screen's module is loaded on the first visit. The module of the first screen is part of the document.
 /** @type {[RegExp, () => Promise<any>][]} */
 const ROUTES = [
@@ -36,6 +37,7 @@ const ROUTES = [
   [/^\/erase(?:\/(?<id>[^/]+))?$/, () => import("./routes/erase.js")],
   [/^\/api$/, () => import("./routes/api.js")],
   [/^\/answers\/(?<id>[^/]+)$/, () => import("./routes/shared.js")],
+  SIGNED_IN,
   GALLERY,
 ];
 const missing = () => import("./routes/missing.js"); // the screen of any other address
@@ -118,6 +120,11 @@ function leaveAsk() {
   }
 }
 
+/** @type {typeof import("./parts/key.js") | null} */
+let keys = null;
+const loadKeys = async () => (keys ??= await import("./parts/key.js"));
+onKeyRequired(async (refusal) => (await loadKeys()).ask(refusal));
+
 /** @type {typeof import("./parts/palette.js") | null} */
 let palette = null;
 
@@ -159,7 +166,7 @@ function frame() {
       <h1 class=${current.route.titled ? "title" : "hidden"}>${current.route.title}</h1>
       ${current.route.view()}
     </main>
-    ${notice()} ${confirmation()} ${keyDialog()} ${palette?.view() ?? nothing} ${help ? shortcuts() : nothing}`;
+    ${notice()} ${confirmation()} ${keys?.keyDialog() ?? nothing} ${palette?.view() ?? nothing} ${help ? shortcuts() : nothing}`;
 }
 
 function shortcuts() {
@@ -185,11 +192,13 @@ addEventListener("pageshow", (event) => event.persisted && location.reload()); /
 document.addEventListener("click", onClick);
 document.addEventListener("keydown", onKey);
 onKnown(leaveAsk);
-loadPermissions();
+if (!SIGNED_IN[0].test(location.pathname.slice(ROOT.length))) loadPermissions(); // it would ask for a key
 open(location.href);
 // Load the other screens in the background, so that they open at once. The document may be complete before this module
 // runs, because it waits for the words of the language.
-const screens = [...ROUTES.flatMap((route) => (route === GALLERY ? [] : [route[1]])), missing, loadPalette];
+const rare = [GALLERY, SIGNED_IN];
+const usual = ROUTES.filter((route) => !rare.includes(route)).map(([, load]) => load);
+const screens = [...usual, missing, loadPalette, loadKeys];
 const loadScreens = async () => {
   await loadWords();
   for (const load of screens) load().catch(() => {});

@@ -175,8 +175,8 @@ def test_rows_of_window_are_drawn_and_read():
 )
 @guards(
     "api/web/api.js",
-    "facts.key_state ??",
-    "null ??",
+    "state: state ?? (key()",
+    "state: null ?? (key()",
     means="the page calls a revoked key invalid",
 )
 @guards(
@@ -199,6 +199,40 @@ def test_rows_of_window_are_drawn_and_read():
 )
 def test_frame_follows_rights_of_key():
     assert passes("frame")
+
+
+@guards(
+    "api/web/parts/sign-in.js",
+    'query.get("state") !== started.state',
+    "false",
+    means="the code of another person's sign-in is redeemed",
+)
+@guards(
+    "api/web/parts/sign-in.js",
+    "code_challenge: await challengeOf(started.verifier)",
+    "code_challenge: started.verifier",
+    means="the verifier of a code is sent to the provider's address",
+)
+@guards(
+    "api/web/parts/sign-in.js",
+    "  session.removeItem(STARTED);\n",
+    "",
+    means="a state is used twice",
+)
+@guards(
+    "api/web/routes/signed-in.js",
+    'history.replaceState(null, "", location.pathname);',
+    "history.length;",
+    means="the history of the browser has the code",
+)
+@guards(
+    "api/web/parts/sign-in.js",
+    "(renewing ??= requestNext(before)",
+    "(renewing = requestNext(before)",
+    means="each request renews the token",
+)
+def test_person_signs_in_and_stays():
+    assert passes("sign-in")
 
 
 @guards(

@@ -1,13 +1,20 @@
-// The dialog for the API key, opened when the API requires one.
+// The dialog for the API key, opened when the API requires one. The module is loaded then, or after the first screen.
 
 import { html, nothing } from "../vendor/lit-html.js";
-import { storeKey, onKeyRequired } from "../api.js";
+import { key, storeKey } from "../api.js";
 import { redraw } from "../store.js";
 import { loadPermissions } from "./permissions.js";
 import { say } from "./words.js";
 
-/** @type {{resolve: () => void, state: import("../api.js").KeyState} | null} */
+/** @import { Refusal } from "../api.js" */
+/**
+ * `signInForm` draws the dialog of a server at which persons sign in; `problem`: why they cannot sign in now.
+ * @typedef {{resolve: () => void, refusal: Refusal, problem: string,
+ *   signInForm: ((words: string, keyForm: unknown) => unknown) | null}} Pending
+ */
+/** @type {Pending | null} */
 let pending = null;
+/** @type {Record<string, string>} */
 const REASONS = {
   missing: say`This server requires an API key.`,
   unknown: say`This key is not valid. Check that you copied all of it.`,
@@ -15,13 +22,16 @@ const REASONS = {
   expired: say`This key has expired, so the server no longer accepts it.`,
 };
 
-onKeyRequired(
-  (state) =>
-    new Promise((resolve) => {
-      pending = { resolve, state };
-      redraw();
-    }),
-);
+/** Show the dialog; resolve when a key was entered. @param {Refusal} refusal */
+export async function ask(refusal) {
+  const signing = await import("./sign-in.js");
+  const [provider, problem] = await signing.providerOf();
+  await new Promise((resolve) => {
+    const signInForm = provider && signing.signInForm.bind(null, provider, refusal);
+    pending = { resolve: () => resolve(null), refusal, problem, signInForm };
+    redraw();
+  });
+}
 
 /** @param {On<HTMLFormElement>} event */
 function given(event) {
@@ -58,15 +68,31 @@ export function keyDialog() {
   queueMicrotask(() => opened(document.querySelector("#key-dialog")));
   /** @param {Event} event */
   const cancelled = (event) => event.preventDefault();
+  const { refusal, problem, signInForm } = pending;
   return html`<dialog id="key-dialog" aria-labelledby="key-title" @cancel=${cancelled}
       @close=${() => pending && redraw()}>
-    <form @submit=${given}>
-      <h2 id="key-title">${say`API key required`}</h2>
-      <p role=${pending.state === "missing" ? nothing : "alert"}>${REASONS[pending.state]}</p>
-      <p class="soft small">${say`The operator creates keys with ${html`<code>foreask keys create</code>`}.`}</p>
-      <label>${say`Key`} <input name="key" type="password" autocomplete="off" required autofocus></label>
-      <label class="check"><input name="remember" type="checkbox"> ${say`Remember on this device`}</label>
-      <button class="main" type="submit">${say`Continue`}</button>
-    </form>
+    ${signInForm ? signInForm(key() ? reasonOf(refusal) : "", otherForm()) : keyForm(refusal, problem)}
   </dialog>`;
 }
+
+/** @param {Refusal} refusal */
+const reasonOf = ({ state, detail }) => REASONS[state] ?? detail;
+
+/** @param {Refusal} refusal @param {string} problem why persons cannot sign in now */
+const keyForm = (refusal, problem) => html`<form @submit=${given}>
+  <h2 id="key-title">${say`API key required`}</h2>
+  <p role=${refusal.state === "missing" ? nothing : "alert"}>${reasonOf(refusal)}</p>
+  <p class="soft small">${say`The operator creates keys with ${html`<code>foreask keys create</code>`}.`}</p>
+  ${problem ? html`<p class="soft small" role="alert">${problem}</p>` : nothing}
+  ${keyFields(true)}
+  <button class="main" type="submit">${say`Continue`}</button>
+</form>`;
+
+/** @param {boolean} first whether the field gets the focus */
+const keyFields = (first) => html`
+  <label>${say`Key`} <input name="key" type="password" autocomplete="off" required ?autofocus=${first}></label>
+  <label class="check"><input name="remember" type="checkbox"> ${say`Remember on this device`}</label>`;
+
+/** The form for a key below the sign-in. */
+const otherForm = () => html`<form @submit=${given}>
+  ${keyFields(false)}<button type="submit">${say`Continue`}</button></form>`;

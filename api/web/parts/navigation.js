@@ -2,6 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, forgetKey, key } from "../api.js";
+import { person } from "../person.js";
 import { redraw } from "../store.js";
 import { icon, logo } from "./icon.js";
 import { languagePicker } from "./language.js";
@@ -113,13 +114,17 @@ export function navigation(path) {
 /** The tenant and the name of the key, and a button that signs out. */
 function account() {
   const me = identity();
-  const signOut = () => (forgetKey(), location.assign(`${ROOT}/`));
+  const user = person();
+  const removeKey = () => (forgetKey(), location.assign(`${ROOT}/`));
+  const leave = user ? async () => (await import("./sign-in.js")).signOut() : removeKey;
   const name = me?.key?.startsWith("settings:") ? say`Settings key` : me?.key;
-  const shown = html`<p class="account" title=${me?.key ?? ""}>${icon("circle-user-round")}<span>
+  const tenant = me?.tenant ?? say`Operator`;
+  const shown = html`<p class="account" title=${user?.name ?? me?.key ?? ""}>${icon("circle-user-round")}<span>
     <span class="hidden">${say`Signed in as`}</span>
-    <span class="name clip">${me?.tenant ?? say`Operator`}</span>
-    <span class="soft small clip">${name}</span></span></p>`;
-  const removal = html`<button class="sign-out" @click=${signOut}>${icon("log-out")}${say`Remove key`}</button>`;
+    <span class="name clip">${user?.name ?? tenant}</span>
+    <span class="soft small clip">${user ? tenant : name}</span></span></p>`;
+  const removal = html`<button class="sign-out" @click=${leave}>${icon("log-out")}${
+    user ? say`Sign out` : say`Remove key`}</button>`;
   return html`${me ? shown : nothing}${key() ? removal : nothing}`;
 }
 

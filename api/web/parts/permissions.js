@@ -56,7 +56,10 @@ export function may(scope) {
 export const mayOpenOriginals = () => may("read") || (may("ask") && !me.isFiltered);
 
 /** Return whether the key reads all documents, once the server has reported its scopes. */
-export const readsAll = async () => ((await reading) ? may("all") : true);
+export async function readsAll() {
+  const reply = await reading; // `me` has it a moment later
+  return reply?.scopes ? reply.scopes.includes("read") && !reply.person : true;
+}
 
 // A key may have lost a scope since it was read.
 const PAUSE = 10_000; // milliseconds

@@ -4,11 +4,11 @@
 //   answer Antwort · ask fragen · batch Stapel · budget Budget · build Build · calibrate kalibrieren · channel Kanal
 //   chunk Abschnitt · citation Beleg · collection Sammlung · conversation Unterhaltung · dead aufgegeben
 //   degraded unvollständig · document Dokument · dropped verworfen · embedding Embedding · failed fehlgeschlagen
-//   gate Freigabeprüfung · ingest Verarbeitung · job Auftrag · key Schlüssel · kept behalten · label zuordnen
-//   limit Limit · live aktiv · operator Betreiber · page Seite · parse einlesen · passage Passage · permission Recht
-//   point Punkt · prompt Prompt · provider Anbieter · query Suchanfrage · question Frage · rank Rang
-//   score Bewertung · searchable durchsuchbar · source Quelle · state Status · sync Abgleich · tenant Mandant
-//   token Token · try testen · verify überprüfen · weight Gewicht · worker Worker
+//   gate Freigabeprüfung · identity provider Anmeldedienst · ingest Verarbeitung · job Auftrag · key Schlüssel
+//   kept behalten · label zuordnen · limit Limit · live aktiv · operator Betreiber · page Seite · parse einlesen
+//   passage Passage · permission Recht · point Punkt · prompt Prompt · provider Anbieter · query Suchanfrage
+//   question Frage · rank Rang · score Bewertung · searchable durchsuchbar · source Quelle · state Status
+//   sync Abgleich · tenant Mandant · token Token · try testen · verify überprüfen · weight Gewicht · worker Worker
 
 export default {
   "An API key is required.": "Ein API-Schlüssel ist erforderlich.",
@@ -215,6 +215,16 @@ export default {
   "Operations": "Betrieb",
   "Questions": "Nutzerfragen",
   "Remove key": "Schlüssel entfernen",
+  "Sign in": "Anmelden",
+  "Sign in to use this server.": "Melden Sie sich an, um diesen Server zu verwenden.",
+  "To sign in, open this page over HTTPS in a browser that stores data of this site.": "Um sich anzumelden, öffnen Sie diese Seite über HTTPS in einem Browser, der Daten dieser Website speichert.",
+  "Use an API key": "API-Schlüssel verwenden",
+  "Your sign-in has expired.": "Ihre Anmeldung ist abgelaufen.",
+  "Sign out": "Abmelden",
+  "The identity provider refused the sign-in: {0}": "Der Anmeldedienst hat die Anmeldung abgelehnt: {0}",
+  "This sign-in is no longer valid. Sign in again.": "Diese Anmeldung ist nicht mehr gültig. Melden Sie sich erneut an.",
+  "Sign in again": "Erneut anmelden",
+  "Signing in…": "Anmeldung läuft…",
   "Try": "Testen",
   "Work": "Fortschritt",
   "Close": "Schließen",

@@ -5,7 +5,7 @@
 //   answer 回答 · ask 提问 · batch 批次 · budget 预算 · build 构建 · calibrate 校准 · channel 通道
 //   chunk 文本块 · citation 引用 · collection 集合 · conversation 对话 · dead 失效
 //   degraded 不完整 · document 文档 · dropped 已舍弃 · embedding 嵌入 · failed 失败
-//   gate 门禁检查 · ingest 入库 · job 任务 · key 密钥 · kept 已保留 · label 标注
+//   gate 门禁检查 · identity provider 身份提供商 · ingest 入库 · job 任务 · key 密钥 · kept 已保留 · label 标注
 //   limit 限制 · live 在线 · operator 运营者 · page 页 · parse 解析 · passage 段落 · permission 权限
 //   point 点 · prompt 提示词 · provider 提供商 · query 查询 · question 问题 · rank 排名
 //   score 得分 · searchable 可搜索 · source 来源 · state 状态 · sync 同步 · tenant 租户
@@ -216,6 +216,16 @@ export default {
   "Operations": "运维",
   "Questions": "问题",
   "Remove key": "移除密钥",
+  "Sign in": "登录",
+  "Sign in to use this server.": "请登录以使用此服务器。",
+  "To sign in, open this page over HTTPS in a browser that stores data of this site.": "要登录，请在允许存储本站数据的浏览器中通过 HTTPS 打开此页面。",
+  "Use an API key": "使用 API 密钥",
+  "Your sign-in has expired.": "您的登录已过期。",
+  "Sign out": "退出登录",
+  "The identity provider refused the sign-in: {0}": "身份提供商拒绝了登录：{0}",
+  "This sign-in is no longer valid. Sign in again.": "此登录已失效。请重新登录。",
+  "Sign in again": "重新登录",
+  "Signing in…": "正在登录…",
   "Try": "试用",
   "Work": "处理状态",
   "Close": "关闭",

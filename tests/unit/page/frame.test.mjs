@@ -61,7 +61,7 @@ test("dialog says why a key was refused", async () => {
   } });
   const { get, onKeyRequired, storeKey } = await load("api.js");
   const given = [];
-  onKeyRequired(async (state) => {
+  onKeyRequired(async ({ state }) => {
     given.push(state);
     storeKey(`key-${given.length}`, false);
   });

@@ -7,7 +7,7 @@ import { openPage, pass, settled, stopClock } from "./browser.mjs";
 
 const FOLDER = new URL("../../../api/web/routes/", import.meta.url);
 const NOW = "2026-10-01T08:00:00Z";
-const QUIET = ["gallery.js", "missing.js", "try.js"]; // they request nothing when they are opened
+const QUIET = ["gallery.js", "missing.js", "signed-in.js", "try.js"]; // they request nothing when they are opened
 
 for (const name of readdirSync(FOLDER)) {
   test(`closed screen of ${name} sends no requests`, async (t) => {
