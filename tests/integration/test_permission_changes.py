@@ -145,7 +145,7 @@ async def test_mass_change_leaves_no_gaps_in_results(client, services):
     "CAST(:readable_by AS text[]) END",
     means="the readers of an edit read the text before it, until the edit is complete",
 )
-async def test_repeated_edit_leaves_live_text_to_readers_of_both(client, services):
+async def test_repeated_edit_widens_no_readers_of_live_text(client, services):
     await upload(client, "contract", ["group:legal"])
     await work(services)
     eve = Someone("eve", frozenset())

@@ -1,4 +1,4 @@
-"""No reply of any route, MCP tool or client tells a person of documents that the person may not read.
+"""No reply of any route, MCP tool or client reveals documents that the person may not read.
 
 Each route that serves persons has a probe here, and a new one without a probe fails. Routes without a rule for persons
 refuse them. The expected documents come from a model of readers (`tests.support.readable`), not from the product.
@@ -16,15 +16,15 @@ import pytest
 from foreask_client import ApiError, AsyncClient, Client, NotFoundError
 
 from shared.http.access.auth import Needs
-from tests.integration.test_keys import ROUTES, WITHOUT_KEY
+from tests.integration.test_keys import ROUTES, SIGNING_IN, WITHOUT_KEY
 from tests.support.api import KEYS, as_tenant, calling, serving, with_keys
 from tests.support.planted import guards
 from tests.support.readable import COLLECTIONS, QUESTION, World, fill, persons, picture_key, plans, secret_of
 
 KEY = as_tenant("alice")
 ACCEPT = {"accept": "application/json, text/event-stream"}
-SECRET = re.compile(r"[bcdfghjkmnpqrstvwxz]{12}")
 UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+SECRET = re.compile(rf"[bcdfghjkmnpqrstvwxz]{{12}}|{UUID_TEXT.pattern}")
 UNKNOWN_WORD = secret_of("unknown", "word", 0)
 # Fields that differ between two replies to the same request, or that are measured in the whole collection.
 VOLATILE = {"milliseconds", "created", "created_at", "updated_at", "query_id", "request_id", "instance", "expires_at"}
@@ -38,13 +38,13 @@ def needs_of(dependant):
 
 OF_PERSONS, OF_KEYS = [], []
 for _route in ROUTES:
-    if _route.path not in WITHOUT_KEY:
+    if _route.path not in WITHOUT_KEY | SIGNING_IN:
         (_needs,) = needs_of(_route.dependant)
         (OF_PERSONS if _needs.persons else OF_KEYS).append(_route)
 
 
 def plain(value, *, names=None):
-    """Return a reply without what differs between equal replies, with the names of documents and chunks as ids."""
+    """Return a reply without ids, times and scores, with the names of documents and chunks as ids."""
     if isinstance(value, dict):
         return {
             key: plain(each, names=names)
@@ -69,6 +69,9 @@ class Prober:
         self.random = random
         self.headers = key | person.headers
         self.hidden = {word: where for where, word in world.hidden_words(person)}
+        self.hidden |= {
+            each: stored.name for stored in world.documents.values() for each in stored.ids_hidden_from(person)
+        }
         self.sent = 0
 
     @property
@@ -96,9 +99,8 @@ class Prober:
     def require_clean(self, request, reply, sent):
         """Check that a reply has no secret of a hidden document, except words of the request."""
         self.sent += 1
-        leaked = {
-            self.hidden[word] for word in SECRET.findall(reply.lower()) if word in self.hidden and word not in sent
-        }
+        words = [found[0] for found in SECRET.finditer(reply.lower())]
+        leaked = {self.hidden[word] for word in words if word in self.hidden and word not in sent}
         assert not leaked, f"{request} tells {self.person} of {leaked}"
 
     async def same(self, *requests):
@@ -276,7 +278,7 @@ async def each_document(prober, address, *, of_live, found=200, headers=None):
     """Request a part of documents; hidden ones are answered like unknown ones."""
     for stored in prober.some(6):
         edition = stored.live if of_live else stored.newest
-        # Who does not read the newest version does not see the document.
+        # A person who does not read the newest version does not see the document.
         reads = prober.person.reads(edition.readers) and prober.person.reads(stored.newest.readers)
         path = f"/v1/documents/{{}}{address}"
         if not reads:
@@ -654,7 +656,7 @@ def test_each_route_of_persons_has_a_probe():
     case="few",
 )
 @pytest.mark.parametrize(("people", "number"), [(3, 14), (20, 42)], ids=["few", "all"])
-async def test_no_route_tells_of_hidden_documents(client, delegating, once, people, number):
+async def test_routes_reveal_no_hidden_documents(client, delegating, once, people, number):
     world, _ = await stored_world(once, number)
     key = await delegating()
     sent = 0
@@ -674,7 +676,7 @@ async def test_no_route_tells_of_hidden_documents(client, delegating, once, peop
     case="few",
 )
 @pytest.mark.parametrize(("people", "number"), [(3, 14), (20, 42)], ids=["few", "all"])
-async def test_no_mcp_tool_tells_of_hidden_documents(client, delegating, once, people, number):
+async def test_mcp_tools_reveal_no_hidden_documents(client, delegating, once, people, number):
     world, _ = await stored_world(once, number)
     key = await delegating()
     for person in world.people[:people]:
@@ -787,7 +789,7 @@ def differences(one, other, path=""):
 
 
 async def whole_replies(client, headers, world):
-    """Return the replies to requests of a person, without what differs between tenants."""
+    """Return the replies to requests of a person, without ids, times and scores."""
     names = named(world)
     replies = {}
 

@@ -1,4 +1,4 @@
-"""Documents with readers, persons, and a model of who reads which: for tests that no reply tells of other documents.
+"""Documents with readers, persons, and a model of their rights: for tests that no reply reveals hidden documents.
 
 Each version of a document has a secret in each of its fields: a random word that occurs nowhere else. A reply to a
 person may contain only secrets of versions that the person reads.
@@ -117,8 +117,13 @@ class Stored:
         return [edition for edition in (self.live, self.newest) if person.reads(edition.readers)]
 
     def is_found_by(self, person: Someone) -> bool:
-        """Return whether queries of a person find it. Nobody gains a document before Qdrant is updated."""
+        """Return whether queries of a person find it. No person gains a document before Qdrant is updated."""
         return person.reads(self.live.readers) and person.reads(self.indexed)
+
+    def ids_hidden_from(self, person: Someone) -> list[str]:
+        """Return the ids of the document and of its chunks that no reply to a person may contain."""
+        document = [] if self.shown_to(person) else [self.document_id]
+        return document if person.reads(self.live.readers) else [*document, *self.chunk_ids]
 
     def is_listed_for(self, person: Someone) -> bool:
         return person.reads(self.newest.readers)

@@ -41,7 +41,7 @@ class Suggestions:
         """Return the suggestions of a build for a day, from different parts first, at most one for each document.
 
         The same day has the same suggestions as long as the documents stay the same. With principals, only the
-        documents that these read count, so that the number of suggestions does not tell of others.
+        documents that these read count, so that the number of suggestions does not depend on others.
         """
         seed = f"{day.isoformat()} {collection_id}"
         of_build = {"collection": collection_id, "principals": None if principals is None else list(principals)}

@@ -52,7 +52,7 @@ async def find(
     """Find a chunk in the version that queries see, else in the newest.
 
     Return None if the tenant has no such chunk, or if principals are given and do not read it. The same statement finds
-    neither, so that the time of the reply does not tell one from the other.
+    neither, so that the replies take the same time.
     """
     names = None if principals is None else list(principals)
     parameters = {"tenant": tenant, "chunk": chunk_id, "principals": names}

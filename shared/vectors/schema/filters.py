@@ -149,7 +149,7 @@ def caller_conditions(
 def require_affordable(conditions: Sequence[Condition], chunks: int | None) -> None:
     """Check that few enough fields without an index are read: conditions on them times chunks of the collection.
 
-    Each word of a `text` condition counts. If `chunks` is None, because the caller must not learn the size of the
+    Each word of a `text` condition counts. Without `chunks`, because the caller must not learn the size of the
     collection, a few conditions are possible, as in a collection of any size.
 
     Raises:
