@@ -203,8 +203,8 @@ async def test_interrupted_sync_continues_with_readers(client, services, folder,
 
 @guards(
     "shared/ledger/documents/document_readers.py",
-    "descriptions.change(connection, documents + copies, readable_by=names)",
-    "descriptions.change(connection, documents, readable_by=names)",
+    "descriptions.restrict(connection, documents + copies, names, newest=True)",
+    "descriptions.restrict(connection, documents, names, newest=True)",
     means="a build in progress keeps the old readers, and shows them when it is live",
 )
 async def test_build_in_progress_gets_changed_readers(client, services, folder, worker, provider):
@@ -285,6 +285,29 @@ async def test_file_that_cannot_be_read_gets_its_readers(client, services, folde
     await hint(client, {"keys": ["all.md"]})
     await worker.run()
     assert (await readers(client))["all.md"] == (sorted([GROUP, OWNER]), 1)
+
+
+@guards(
+    "shared/ledger/documents/document_readers.py",
+    "descriptions.restrict(connection, documents + copies, names, newest=True)",
+    "descriptions.change(connection, documents + copies, readable_by=names)",
+    means="persons read a text that was replaced before the file was opened to them",
+)
+async def test_opened_file_shows_only_its_new_text(client, services, folder, worker):
+    await add(client, folder, options={"permissions": True})
+    await worker.sync(client)
+    await worker.work()
+    write(folder, "owner.md", "The harbour of the public opens at nine.")
+    await worker.sync(client)
+
+    change_mode(folder, "owner", 0o644)
+    await worker.sync(client)
+    await clean(services)
+
+    assert await found(client, person("eve")) == {"all.md"}
+    await worker.work()
+    await clean(services)
+    assert await found(client, person("eve")) == {"all.md", "owner.md"}
 
 
 async def test_source_without_readers_keeps_those_of_documents(client, folder, worker):

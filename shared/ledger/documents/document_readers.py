@@ -29,6 +29,8 @@ async def read(
 async def change(connection: Connection, tenant: str, collection: str, readers: Mapping[str, Sequence[str]]) -> None:
     """Change the readers of documents in every build, in the transaction of the caller.
 
+    The live version of a document with a newer one, which is not complete, gets no reader that it did not have.
+
     Args:
         connection: transaction.
         tenant: tenant of the collection.
@@ -51,4 +53,4 @@ async def change(connection: Connection, tenant: str, collection: str, readers: 
         groups.setdefault(stored_readers(readers[row["external_id"]]), []).append(row["id"])
     for names, documents in groups.items():
         copies = [id_ for build in others for id_ in await build_sync.lock_copies(connection, build, documents)]
-        await descriptions.change(connection, documents + copies, readable_by=names)
+        await descriptions.restrict(connection, documents + copies, names, newest=True)
