@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import click
 import typer
 
 if TYPE_CHECKING:
@@ -38,18 +38,16 @@ class OnBehalf:
     groups: tuple[str, ...] = ()
 
 
-def on_behalf() -> OnBehalf:
-    """Return the options before the command that runs."""
-    context = click.get_current_context(silent=True)
-    given = None if context is None else context.find_root().obj
-    return given if isinstance(given, OnBehalf) else OnBehalf()
+# Typer contains a copy of Click, whose current context is not found by `click`, so the options are stored here.
+_NOTHING = OnBehalf()
+given: ContextVar[OnBehalf] = ContextVar("given", default=_NOTHING)
 
 
 def client_of(url: str, key: str | None) -> CliClient:
     from cli.client import CliClient as Http
 
-    given = on_behalf()
-    return Http(url, given.token or key, user=given.user, groups=given.groups)
+    on_behalf = given.get()
+    return Http(url, on_behalf.token or key, user=on_behalf.user, groups=on_behalf.groups)
 
 
 def console_of() -> Console:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.commands import access, budgets, check, documents, erase, extensions, keys, points, server, sources, uploads
-from cli.connection import OnBehalf
+from cli.connection import OnBehalf, given
 from shared.domain.errors import ForeaskError, NoCollection
 
 NO_COLLECTION = 4  # exit code
@@ -40,7 +40,6 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def _options(
-    context: typer.Context,
     *,
     token: Annotated[
         str | None,
@@ -60,7 +59,7 @@ def _options(
     del version  # its callback prints it
     if as_groups is not None and as_user is None:
         raise typer.BadParameter("Give --as-user, too.", param_hint="--as-groups")
-    context.obj = OnBehalf(token, as_user, tuple(group for group in (as_groups or "").split(",") if group))
+    given.set(OnBehalf(token, as_user, tuple(group for group in (as_groups or "").split(",") if group)))
 
 
 documents.register(app)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from cli.connection import LOCAL, Key, Url, on_behalf
+from cli.connection import LOCAL, Key, Url, given
 
 
 def register(app: typer.Typer) -> None:
@@ -17,9 +17,9 @@ def mcp(*, url: Url = LOCAL, key: Key = None) -> None:
 
     from shared.domain.errors import InvalidInput
 
-    given = on_behalf()
+    on_behalf = given.get()
     try:
-        client = client_of(url, given.token or key, given.user, given.groups)
+        client = client_of(url, on_behalf.token or key, on_behalf.user, on_behalf.groups)
     except ValueError as error:
         raise InvalidInput(str(error), field="url") from error
     serve(client)
