@@ -58,7 +58,7 @@ def test_screen_modules_are_preloaded():
     preloaded = {name for screen in (*ADDRESSES.values(), MISSING) for name in page.modules(screen)}
     # These are loaded when they are needed; the upload modules, after the list of documents is shown.
     assert modules - preloaded == {
-        *("parts/submission.js", "parts/estimate.js", "parts/uploads.js", "parts/palette.js"),
+        *("parts/submission.js", "parts/estimate.js", "parts/uploads.js", "parts/palette.js", "parts/key.js"),
         *("parts/markdown.js", "vendor/marked.js", "parts/cited.js"),
         *("parts/original.js", "parts/pdf.js", "parts/pdf-text.js", "parts/sheet.js"),
         *("vendor/pdfjs/jbig2_nowasm_fallback.js", "vendor/pdfjs/openjpeg_nowasm_fallback.js"),
@@ -71,7 +71,7 @@ def test_screen_modules_are_preloaded():
     assert "routes/work.js" not in page.modules("ask")
     assert "parts/prose.js" in page.modules("ask")
     app = page.files["app.js"].content.decode()
-    assert set(re.findall(r'import\("\./routes/([a-z_]+)\.js"\)', app)) == {*ADDRESSES.values(), MISSING}
+    assert set(re.findall(r'import\("\./routes/([a-z_-]+)\.js"\)', app)) == {*ADDRESSES.values(), MISSING}
 
 
 @guards(

@@ -41,7 +41,7 @@ async def visiting_both(browser, client, **options):
         on_request, on_console = visit._on_request, visit._on_console
         is_own = lambda: visit.page.url.startswith(visit.base)  # noqa: E731
         visit._on_request = lambda url: on_request(url) if is_own() and not is_navigation(url) else None
-        visit._on_console = lambda kind, text: on_console(kind, text) if is_own() else None
+        visit._on_console = lambda *message: on_console(*message) if is_own() else None
         yield visit
 
 
