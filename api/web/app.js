@@ -166,7 +166,8 @@ function frame() {
       <h1 class=${current.route.titled ? "title" : "hidden"}>${current.route.title}</h1>
       ${current.route.view()}
     </main>
-    ${notice()} ${confirmation()} ${keys?.keyDialog() ?? nothing} ${palette?.view() ?? nothing} ${help ? shortcuts() : nothing}`;
+    ${notice()} ${confirmation()} ${keys?.keyDialog() ?? nothing} ${palette?.view() ?? nothing}
+    ${help ? shortcuts() : nothing}`;
 }
 
 function shortcuts() {

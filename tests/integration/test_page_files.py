@@ -13,7 +13,7 @@ from tests.support.planted import guards
 
 async def test_page_addresses_return_html_and_others_404(client):
     for path in (
-        address.format(document_id="a", evaluation_id="b", name="c", answer_id="d", query_id="e")
+        address.format(document_id="a", evaluation_id="b", name="c", answer_id="d", query_id="e", erasure_id="f")
         for address in ADDRESSES
     ):
         reply = await client.get(path)
@@ -64,12 +64,13 @@ def test_screen_modules_are_preloaded():
         *("vendor/pdfjs/jbig2_nowasm_fallback.js", "vendor/pdfjs/openjpeg_nowasm_fallback.js"),
         *("parts/conversation-list.js", "parts/server-conversations.js", "parts/transcript.js"),
         *("parts/sharing.js", "parts/sample.js", "parts/text-search.js", "parts/load.js"),
+        *("parts/load-progress.js", "parts/drop.js", "parts/key.js"),
         *("parts/collection-dialogs.js", "parts/labelling.js"),
         *("words/de.js", "words/zh.js"),
     }
     assert 'import("../parts/submission.js")' in page.files["routes/documents.js"].content.decode()
     assert "routes/work.js" not in page.modules("ask")
-    assert "parts/prose.js" in page.modules("ask")
+    assert "parts/format.js" in page.modules("ask")
     app = page.files["app.js"].content.decode()
     assert set(re.findall(r'import\("\./routes/([a-z_-]+)\.js"\)', app)) == {*ADDRESSES.values(), MISSING}
 

@@ -360,8 +360,8 @@ async def test_persons_never_see_users_questions(client, services):
 
 @guards(
     "shared/http/access/auth.py",
-    "return self.key_id if self.person is None else person_id(self.tenant, self.person)",
-    "return self.key_id",
+    "            return self.key_id\n        return person_id(",
+    "            return self.key_id\n        return self.key_id or person_id(",
     means="all persons of a key share their queries and their feedback",
 )
 async def test_feedback_changes_only_own_queries_and_questions(client, services):

@@ -302,7 +302,7 @@ async def test_client_acts_for_person_with_any_names(services, settings, once):
         url = str(server.base_url)
         for groups, found in ((["Zürich, legal"], ["harbour.md"]), (["Zürich", "legal"], []), ([], [])):
             async with AsyncClient(url, KEYS["alice"], user="ada 🦊", groups=groups) as client:
-                assert (await client.me()).person["user"] == "ada 🦊"
+                assert (await client.me()).person.user == "ada 🦊"
                 reply = await client.retrieve(QUESTION)
                 assert [chunk.external_id for chunk in reply.chunks] == found
     with pytest.raises(ValueError, match="there is no user"):

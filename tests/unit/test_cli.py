@@ -222,7 +222,7 @@ class DemoServer:
         self.states = list(states)
         self.questions = []
 
-    def upload(self, path, *, collection, external_id, lane, job):
+    def upload(self, path, *, collection, external_id, lane, job, readable_by=None):
         state = "queued" if len(self.states) > 1 else self.states[0]
         return Document(**replies.document(id=external_id, external_id=external_id, state=state))
 

@@ -41,11 +41,11 @@ def test_first_screen_loads_few_modules():
 
 def test_all_screens_together_stay_small():
     document = len(gzip.compress(PAGE.document("", "ask").encode()))
-    assert document + STYLES + sum(MODULES.values()) <= 246_000
+    assert document + STYLES + sum(MODULES.values()) <= 252_000
     assert len(MODULES) <= 140
     for name, file in PAGE.files.items():
         if name.startswith(_WORDS):
-            assert len(file.compressed) <= 31_000, name
+            assert len(file.compressed) <= 33_000, name
 
 
 def test_third_party_code_stays_small():

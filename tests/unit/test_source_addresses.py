@@ -183,10 +183,15 @@ def test_address_without_kind_is_rejected(uri, sentence):
 @pytest.mark.parametrize(
     ("uri", "options", "field", "sentence"),
     [
-        ("file:///d", {"inclde": "*"}, "options.inclde", "There is no option inclde; the options are include, exclude"),
+        (
+            "file:///d",
+            {"inclde": "*"},
+            "options.inclde",
+            "There is no option inclde; the options are readers, include, exclude",
+        ),
         ("file:///d", {"hidden": "maybe"}, "options.hidden", "The option hidden cannot be used: input should be"),
         ("s3://bucket", {"region": "evil.org/"}, "options.region", "The option region cannot be used"),
-        ("file:///d/a.jsonl", {"hidden": True}, "options.hidden", "the options are region, id, text"),
+        ("file:///d/a.jsonl", {"hidden": True}, "options.hidden", "the options are readers, readers_column, region"),
         ("postgresql://h/a", {"id": "id", "text": "body"}, "options", "^Set either table or query.$"),
     ],
 )

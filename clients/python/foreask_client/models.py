@@ -65,6 +65,7 @@ __all__ = [
     "NumberedState",
     "OptionsInForce",
     "PassageSource",
+    "Person",
     "QueryMetadata",
     "Question",
     "Reader",
@@ -1312,7 +1313,7 @@ class Me(Model):
     key: str | None = None
     scopes: list[str] = []
     filter: Json | None = None
-    person: Json | None = None
+    person: Person | None = None
     version: str
     answer: Json = {}
     chat: str | None = None
@@ -1428,3 +1429,10 @@ class Reader(Model):
     reader: str
     documents: int
     seen_at: datetime | None = None
+
+
+class Person(Model):
+    """A person on whose behalf a request is sent."""
+
+    user: str
+    groups: list[str] = []
