@@ -68,6 +68,7 @@ async def test_page_erases_chosen_documents_of_person(visit, deployment):
 async def test_palette_opens_search_for_person(visit):
     await visit.go("/documents")
     await visit.page.keyboard.press("Control+k")
-    await visit.page.keyboard.type("erase")
+    await visit.page.get_by_role("combobox", name="Screen or document").fill("erase")
+    await expect(visit.page.get_by_role("option")).to_have_text("Erase a person")
     await visit.page.keyboard.press("Enter")
     await expect(visit.page.get_by_role("heading", name="Erase a person")).to_be_visible()
