@@ -72,7 +72,8 @@ async def test_person_signs_in_and_returns_to_screen(browser, signing, deploymen
         stored = json.loads(await page.evaluate("sessionStorage.getItem('foreask.person')"))
         secrets = [stored["token"], stored["refresh"]]
         assert not any(secret in each for secret in secrets for each in addresses)
-        assert not any(secret in await page.evaluate("JSON.stringify(localStorage)") for secret in secrets)
+        lasting = await page.evaluate("JSON.stringify(localStorage)")
+        assert not any(secret in lasting for secret in secrets)
         (code,) = [parse_qs(urlsplit(each).query)["code"][0] for each in addresses if "/signed-in?" in each]
         log = (deployment.data_dir / "logs" / "signing.log").read_text()
         assert not any(secret in log for secret in [*secrets, code, "ada-7", "Ada"])
