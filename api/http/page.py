@@ -46,6 +46,7 @@ ADDRESSES = {
     "/sources": "sources",
     "/jobs": "jobs",
     "/keys": "keys",
+    "/access": "access",
     "/limits": "limits",
     "/audit": "audit",
     "/tenants": "tenants",

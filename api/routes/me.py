@@ -50,6 +50,7 @@ async def me(caller: AnyCaller, services: ServicesDep) -> Response:
         key_limits=KeyLimitsView.of(caller.limits),
         query_retention_days=settings.query_retention_days,
         estimates=Scope.WRITE in caller.scopes,
+        readable_by_default=settings.readable_by_default,
         **_facts_of_features(caller, settings),
     )
     return JsonReply(reply)

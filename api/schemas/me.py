@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -94,6 +94,7 @@ class MeView(ReplyModel):
         shared_answer_retention_days=0,
         conversation_retention_days=0,
         estimates=False,
+        readable_by_default="everyone",
     )
 
     tenant: str | None = Field(description="Tenant of the key; null for the operator")
@@ -118,3 +119,6 @@ class MeView(ReplyModel):
         description="Days after the last change for which the server stores a conversation of the key; 0 if it does not"
     )
     estimates: bool = Field(description="Whether the key may request estimates")
+    readable_by_default: Literal["everyone", "nobody"] = Field(
+        description="Which persons read documents that name no readers: FOREASK_READABLE_BY_DEFAULT"
+    )

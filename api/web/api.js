@@ -53,14 +53,44 @@ const bearer = () => person()?.token ?? key();
 
 /** @param {string} value @param {boolean} remember whether the browser stores the key beyond this session */
 export function storeKey(value, remember) {
-  forgetKey();
+  removeKey();
   (remember ? local : session).setItem(KEY, value);
 }
 
 export function forgetKey() {
+  removeKey();
+  stopViewing();
+}
+
+function removeKey() {
   forgetPerson();
   session.removeItem(KEY);
   local.removeItem(KEY);
+}
+
+const VIEWED = "foreask.viewed";
+/** @typedef {{user: string, groups: string[]}} Viewed */
+/**
+ * The person as whom this tab sees documents; null: the key itself. The page is loaded again when such a view starts or
+ * ends, so that no screen has data of both.
+ * @type {Viewed | null}
+ */
+export const viewed = JSON.parse(session.getItem(VIEWED) ?? "null");
+
+/** View as a person from the next load of the page on. @param {Viewed} person */
+export const startViewing = (person) => session.setItem(VIEWED, JSON.stringify(person));
+
+/** Use the key itself from the next load of the page on. */
+export const stopViewing = () => session.removeItem(VIEWED);
+
+/**
+ * Return the headers of requests on behalf of a person.
+ * @param {Viewed | null} person @returns {Record<string, string>}
+ */
+export function headersOf(person = viewed) {
+  if (!person) return {};
+  const groups = person.groups.map(encodeURIComponent).join(",");
+  return { "x-foreask-user": encodeURIComponent(person.user), ...(groups ? { "x-foreask-groups": groups } : {}) };
 }
 
 /** @param {(refusal: Refusal) => Promise<void>} ask shows the dialog and resolves when a key was entered */
@@ -142,6 +172,7 @@ async function request(method, path, { body, signal, headers = {}, only, keepali
       method,
       signal,
       headers: {
+        ...headersOf(),
         ...headers,
         ...(body === undefined || body instanceof FormData ? {} : { "content-type": "application/json" }),
         ...(sent ? { authorization: `Bearer ${sent}` } : {}),
@@ -246,6 +277,7 @@ function uploadOnce(path, sent, body, onProgress, signal) {
     const request = new XMLHttpRequest();
     request.open("POST", ROOT + path);
     if (sent) request.setRequestHeader("authorization", `Bearer ${sent}`);
+    for (const [name, value] of Object.entries(headersOf())) request.setRequestHeader(name, value);
     request.upload.addEventListener("progress", (event) => onProgress(event.loaded / event.total));
     request.addEventListener("load", () => {
       if (request.status < 300) resolve(request);

@@ -1,7 +1,7 @@
 // The frame: navigation, keyboard shortcuts, and the screen of the current address.
 
 import { html, nothing, render } from "./vendor/lit-html.js";
-import { ROOT, onKeyRequired } from "./api.js";
+import { ROOT, onKeyRequired, viewed } from "./api.js";
 import { confirmation, dismiss } from "./kit/dialog.js";
 import { redraw, setRenderer, redrawNow } from "./store.js";
 import { allowedScreens, closeMenu, letters, navigation, pathOf } from "./parts/navigation.js";
@@ -29,6 +29,7 @@ const ROUTES = [
   [/^\/collections\/(?<id>[^/]+)$/, () => import("./routes/collection.js")],
   [/^\/work$/, () => import("./routes/work.js")],
   [/^\/keys$/, () => import("./routes/keys.js")],
+  [/^\/access$/, () => import("./routes/access.js")],
   [/^\/limits$/, () => import("./routes/limits.js")],
   [/^\/audit$/, () => import("./routes/audit.js")],
   [/^\/jobs$/, () => import("./routes/jobs.js")],
@@ -161,6 +162,7 @@ function frame() {
   /** @param {Event} event */
   const skip = (event) => (event.preventDefault(), focusMain());
   return html`<a class="skip" href="#main" @click=${skip}>${say`Skip to content`}</a>
+    ${viewed ? banner?.viewBanner(viewed) : nothing}
     ${navigation(current.path)}
     <main id="main" tabindex="-1">
       <h1 class=${current.route.titled ? "title" : "hidden"}>${current.route.title}</h1>
@@ -180,8 +182,11 @@ const shortcut = ([key, words]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${wor
 
 const app = /** @type {HTMLElement} */ (document.getElementById("app"));
 let drawn = false;
+/** @type {typeof import("./parts/view-banner.js") | null} */
+let banner = null;
+if (viewed) import("./parts/view-banner.js").then((module) => ((banner = module), redraw()));
 setRenderer(() => {
-  if (!current) return;
+  if (!current || (viewed && !banner)) return; // a view without its banner looks like the key's own
   if (!drawn) app.replaceChildren(); // the static navigation, which is visible before any module runs
   drawn = true;
   document.documentElement.classList.toggle("with-composer", Boolean(current.route.hasComposer?.()));

@@ -8,7 +8,7 @@ from playwright.async_api import Page
 SCREENS = (
     *("/", "/documents", "/collections", "/questions", "/gaps", "/work", "/jobs", "/sources"),
     *("/lab/explain", "/lab/try", "/lab/compare", "/api"),
-    *("/keys", "/limits", "/audit"),
+    *("/keys", "/access", "/limits", "/audit"),
 )
 # Screens that are not in the navigation of a server without keys.
 TENANTS = "/tenants"

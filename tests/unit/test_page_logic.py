@@ -689,3 +689,55 @@ def test_collections_show_options_builds_and_quality():
 )
 def test_erasure_of_person_is_searched_and_followed():
     assert passes("erase")
+
+
+@guards(
+    "api/web/api.js",
+    "        ...headersOf(),\n",
+    "",
+    means="a manager who views as a person sees all documents",
+)
+@guards(
+    "api/web/api.js",
+    "for (const [name, value] of Object.entries(headersOf())) request",
+    "for (const [name, value] of []) request",
+    means="an upload while viewing as a person is the manager's",
+)
+@guards(
+    "api/web/api.js",
+    "person.groups.map(encodeURIComponent)",
+    "person.groups",
+    means="a group whose name has a comma is viewed as two groups",
+)
+@guards(
+    "api/web/parts/permissions.js",
+    "if (viewed && !OF_VIEW.includes(scope)) return false;",
+    "",
+    means="a view shows screens of the manager until the server has answered",
+)
+@guards(
+    "api/web/parts/conversations.js",
+    "isStoring && !viewed && Boolean",
+    "isStoring && Boolean",
+    means="questions that a manager asks as a person are stored among the manager's conversations",
+)
+@guards(
+    "api/web/parts/conversations.js",
+    "const days = viewed ? 0 : ",
+    "const days = ",
+    means="questions that a manager asks as a person are stored among the person's conversations",
+)
+@guards(
+    "api/web/parts/readers.js",
+    'if (choice === "unset") return null;',
+    'if (choice === "unset") return [];',
+    means="documents without readers are hidden from everyone",
+)
+@guards(
+    "api/web/routes/access.js",
+    "time ? ago(time) : html",
+    "time !== undefined ? ago(time) : html",
+    means="the review does not mark a group that no person has",
+)
+def test_access_is_reviewed_and_viewed_as_person():
+    assert passes("access")

@@ -2,7 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
-import { ROOT } from "../api.js";
+import { ROOT, viewed } from "../api.js";
 import { isStoring, redraw } from "../store.js";
 import { isLasting, matching, moveToServer, nameFrom, remove, store, stored } from "./conversations.js";
 import { ago, plural } from "./format.js";
@@ -64,6 +64,7 @@ function storageNote() {
   if (stored.days) {
     return say`Stored on the server for your key, for ${plural(stored.days, "day")} after the last change.`;
   }
+  if (viewed) return say`Kept until this page is closed: questions as another person are not stored.`;
   if (!isStoring) return say`Kept until this page is closed: the browser cannot store them.`;
   return isLasting
     ? say`Stored only in this browser, under a digest of this key.`

@@ -3,7 +3,7 @@
 // They contain questions, answers and the names of sources, but no passages. Passages are read from the server again,
 // so that a deleted document is not shown.
 
-import { ROOT, key } from "../api.js";
+import { ROOT, key, viewed } from "../api.js";
 import { inMemory, isStoring, local, redraw } from "../store.js";
 import { cut } from "./format.js";
 import { server } from "./permissions.js";
@@ -45,9 +45,9 @@ const NAME_CHARACTERS = 80;
 
 /**
  * Whether conversations outlive the page: browsers compute digests only over HTTPS and on this computer, and may block
- * stores.
+ * stores. A tab that views as a person neither reads nor stores conversations of the key, or of the person.
  */
-export const isLasting = isStoring && Boolean(globalThis.crypto?.subtle);
+export const isLasting = isStoring && !viewed && Boolean(globalThis.crypto?.subtle);
 /**
  * The conversations of the key, newest first. `days`: time for which the server stores them, 0 if this browser does;
  * `inBrowser`: number of conversations that this browser stores although the server does.
@@ -131,7 +131,7 @@ export async function loadConversations(again = false) {
       Object.assign(stored, { owner: mine, items: [], days: 0, inBrowser: 0 });
       loadedKey = usedKey;
     }
-    const days = (await server())?.conversation_retention_days ?? 0;
+    const days = viewed ? 0 : ((await server())?.conversation_retention_days ?? 0);
     const isRead = !days || (stored.days && !again);
     /** @type {Conversation[] | null} */
     let items = null;

@@ -59,6 +59,7 @@ const GROUPS = [
       { path: "/work", words: say`Work`, sign: "activity", scope: "all", letter: "w", first: true },
       { path: "/jobs", words: say`Jobs`, sign: "list-todo", scope: "all", letter: "j" },
       { path: "/keys", words: say`Keys`, sign: "key-round", scope: "manage", letter: "k" },
+      { path: "/access", words: say`Access`, sign: "circle-user-round", scope: "manage", letter: "r" },
       { path: "/limits", words: say`Limits`, sign: "gauge", scope: "manage", letter: "l" },
       { path: "/audit", words: say`Audit`, sign: "scroll-text", scope: "manage", or: "operator", letter: "u" },
     ],

@@ -1,13 +1,16 @@
 // The key: its name, its tenant, and its scopes. Actions that need other scopes are hidden.
 
-import { get, onForbidden } from "../api.js";
+import { get, onForbidden, viewed } from "../api.js";
 import { redraw } from "../store.js";
 
 /**
  * `all` is the scope `read` without a person: such a key also reads lists and numbers of all documents.
  * `tune` is the scope `ask` without a person, to whom the server returns no candidates of a search.
- * @typedef {"read" | "all" | "tune" | "ask" | "feedback" | "write" | "manage" | "operator"} Scope
+ * @typedef {"read" | "all" | "tune" | "ask" | "feedback" | "write" | "manage" | "delegate" | "operator"} Scope
  */
+
+/** Scopes of a tab that views as a person. It gives no feedback, which would be the person's. @type {Scope[]} */
+const OF_VIEW = ["read", "ask"];
 
 /**
  * The key; null: not loaded yet, or not reported by the server.
@@ -46,6 +49,7 @@ export const server = async () => (await reading) ?? (await get("/v1/me").catch(
  * @returns {boolean}
  */
 export function may(scope) {
+  if (viewed && !OF_VIEW.includes(scope)) return false;
   if (scope === "all") return may("read") && !me.isPerson;
   if (scope === "tune") return may("ask") && !me.isPerson;
   if (scope === "operator") return Boolean(me.key !== null && me.scopes?.includes(scope));
@@ -58,7 +62,7 @@ export const mayOpenOriginals = () => may("read") || (may("ask") && !me.isFilter
 /** Return whether the key reads all documents, once the server has reported its scopes. */
 export async function readsAll() {
   const reply = await reading; // `me` has it a moment later
-  return reply?.scopes ? reply.scopes.includes("read") && !reply.person : true;
+  return reply?.scopes ? reply.scopes.includes("read") && !reply.person : !viewed;
 }
 
 // A key may have lost a scope since it was read.

@@ -2,7 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
-import { Problem, ROOT, follow, get, key } from "../api.js";
+import { Problem, ROOT, follow, get, key, viewed } from "../api.js";
 import { redraw, redrawNow } from "../store.js";
 import { collectionChip, collections } from "../parts/collections.js";
 import { loadConversations, nameFrom, newId, owner, store, stored, withId } from "../parts/conversations.js";
@@ -73,6 +73,7 @@ function openIndex(turn) {
 /** @param {{query: URLSearchParams}} route */
 export async function load({ query }) {
   server().then((me) => {
+    if (viewed) return; // the shared answer would be the person's
     const isShared = Boolean(me?.shared_answer_retention_days);
     actions.share = isShared ? share : undefined;
     actions.explainSharing = me && !isShared ? explainSharing : undefined;

@@ -12,8 +12,9 @@ import { columns } from "../parts/bars.js";
 import { icon } from "../parts/icon.js";
 import { kindOf, openingOf } from "../parts/kinds.js";
 import { lists, pendingText } from "../parts/handover.js";
-import { may } from "../parts/permissions.js";
+import { may, server } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
+import { readersWords } from "../parts/reader-words.js";
 import { replaceFile } from "../parts/replacement.js";
 import { forget, loadUnread, lostPartsOf, originOf, pagesOf, textOf } from "../parts/scans.js";
 import { sentencesIn } from "../parts/sentences.js";
@@ -85,6 +86,7 @@ export async function load({ id, query }) {
   stop();
   stop = listen(onEvent, () => {});
   asked = { chunk: "", items: null, problem: null };
+  server().then((me) => ((byDefault = me?.readable_by_default), redraw()));
   await refresh(query.get("chunk") ?? undefined);
 }
 
@@ -305,6 +307,7 @@ export function view() {
       <p class="counts soft">${stateMark(each.state)}
         ${facts(each).map((words) => html`<span dir="auto">${words}</span>`)}
         <span>${ago(each.updated_at)}</span></p>
+      ${may("all") ? readersOf(each) : nothing}
       ${progressOf(each) ? html`<p class="soft">${progressOf(each)}</p>` : nothing}
       ${errorOf(each, open)}
       ${each.pages ? pagesOf(each, refresh) : nothing}
@@ -330,7 +333,34 @@ export function view() {
     </section>
     ${open && isOriginal ? originalOf(each, open) : nothing}
     ${open ? detail(open) : nothing}
-  </div>`;
+  </div>${readers?.readersDialog() ?? nothing}`;
+}
+
+/** @type {typeof import("../parts/readers.js") | null} loaded when its dialog is opened */
+let readers = null;
+/** @type {string | undefined} who reads documents that name no readers */
+let byDefault;
+
+/** Show the readers of the document, with a button that opens their dialog. @param {Api["DocumentView"]} each */
+function readersOf(each) {
+  const words = say`Readers: ${readersWords(each.readable_by, byDefault)}`;
+  const action = may("write") ? say`Change readers` : say`Check access`;
+  const button = html`<button class="quiet small" @click=${() => openReaders(each)}>${action}</button>`;
+  return html`<p class="counts soft small"><span dir="auto">${words}</span>
+    ${may("write") || may("manage") ? button : nothing}</p>`;
+}
+
+/** @param {Api["DocumentView"]} each */
+async function openReaders(each) {
+  try {
+    readers ??= await import("../parts/readers.js");
+  } catch {
+    return notify(say`The server is unreachable. This page may be out of date.`);
+  }
+  readers.openReaders(each, byDefault, (changed) => {
+    if (shown.id === changed.id) shown.document = changed;
+    redraw();
+  });
 }
 
 /** Return the known facts about a document; a name that is its title, and numbers of nothing, say nothing new. */

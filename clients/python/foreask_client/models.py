@@ -1307,6 +1307,8 @@ class Me(Model):
         conversation_retention_days: days after the last change for which the server stores a conversation of the key; 0
             if it does not.
         estimates: whether the key may request estimates.
+        readable_by_default: which persons read documents that name no readers: FOREASK_READABLE_BY_DEFAULT. Values:
+            `everyone`, `nobody`.
     """
 
     tenant: str | None = None
@@ -1326,6 +1328,7 @@ class Me(Model):
     shared_answer_retention_days: int = 0
     conversation_retention_days: int = 0
     estimates: bool
+    readable_by_default: str
 
 
 class LabelledSetSize(Model):

@@ -40,10 +40,10 @@ export class Store {
 
 /**
  * Return a function that imports modules of a new page.
- * @param {{languages?: string[], path?: string, store?: Store, replies?: (path: string, request: RequestInit) => unknown}} options
+ * @param {{languages?: string[], path?: string, store?: Store, session?: Store, replies?: (path: string, request: RequestInit) => unknown}} options
  *   replies: the API, which returns the JSON of a reply or a `Response`
  */
-export function openPage({ languages = ["en"], path = "/", store = new Store(), replies = () => ({}) } = {}) {
+export function openPage({ languages = ["en"], path = "/", store = new Store(), session = new Store(), replies = () => ({}) } = {}) {
   const events = new EventTarget();
   const known = {
     window: globalThis,
@@ -55,7 +55,7 @@ export function openPage({ languages = ["en"], path = "/", store = new Store(), 
     location: new URL(path, "http://foreask.test"),
     history: { replaceState: nothing, pushState: nothing },
     localStorage: store,
-    sessionStorage: new Store(),
+    sessionStorage: session,
     matchMedia: () => ({ matches: true }),
     requestAnimationFrame: (draw) => queueMicrotask(draw),
     addEventListener: (name, handle) => events.addEventListener(name, handle),

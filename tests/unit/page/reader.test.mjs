@@ -20,7 +20,7 @@ const CHUNK = {
 };
 const DOCUMENT = {
   id: "leave", external_id: "leave.md", collection: "handbook", title: "Leave", filename: "leave.md", media_type: null, state: "ready", error: null, outdated: false,
-  version: 1, live_version: 1, updated_at: "2026-10-01T08:00:00Z", questions: 2, pages: 0, pages_read: 0, pages_unread: 0, losses: [], unread: [],
+  readable_by: null, version: 1, live_version: 1, updated_at: "2026-10-01T08:00:00Z", questions: 2, pages: 0, pages_read: 0, pages_unread: 0, losses: [], unread: [],
   chunks: { total: 1, searchable: 1, indexed: 1, dead: 0 }, usage: { calls: 1, cost: 0.0004 },
 };
 
