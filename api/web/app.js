@@ -184,6 +184,7 @@ const app = /** @type {HTMLElement} */ (document.getElementById("app"));
 let drawn = false;
 /** @type {typeof import("./parts/view-banner.js") | null} */
 let banner = null;
+document.documentElement.classList.toggle("with-view", viewed !== null);
 if (viewed) import("./parts/view-banner.js").then((module) => ((banner = module), redraw()));
 setRenderer(() => {
   if (!current || (viewed && !banner)) return; // a view without its banner looks like the key's own

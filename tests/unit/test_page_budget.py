@@ -49,7 +49,7 @@ def test_all_screens_together_stay_small():
 
 
 def test_third_party_code_stays_small():
-    assert STYLES <= 12_000
+    assert STYLES <= 12_300
     assert sum(size for name, size in MODULES.items() if name.startswith("vendor/")) <= 24_000
 
 

@@ -1,4 +1,5 @@
-// The job, the reason of a failure or the reader to which a link has narrowed the list of documents: a part of the address.
+// The job, the reason of a failure or the reader to which a link has narrowed the list of documents: a part of its
+// address.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT } from "../api.js";

@@ -41,7 +41,10 @@ export function choiceOf(readers) {
   return readers.length ? "named" : "nobody";
 }
 
-/** Return the names of a kind among readers, one on each line. @param {readonly string[] | null} readers @param {string} kind */
+/**
+ * Return the names of a kind among readers, one on each line.
+ * @param {readonly string[] | null} readers @param {string} kind
+ */
 const linesOf = (readers, kind) =>
   (readers ?? []).flatMap((reader) => (reader.startsWith(kind) ? [reader.slice(kind.length)] : [])).join("\n");
 
@@ -96,7 +99,8 @@ export function reasonOf(user, { readable, versions }) {
   const live = versions.find((version) => version.live);
   if (!live) return say`No query finds the document yet.`;
   const { readable_by: readers, matches } = live;
-  if (readers === null && readable) return say`${user} reads the document: it names no readers, so every person reads it.`;
+  const every = say`${user} reads the document: it names no readers, so every person reads it.`;
+  if (readers === null && readable) return every;
   if (readers === null) return say`${user} does not read the document: it names no readers, so no person reads it.`;
   const named = readersWords(readable ? [matches[0]] : readers);
   if (readable) return say`${user} reads the document, because of its readers: ${named}.`;

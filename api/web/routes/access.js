@@ -51,7 +51,8 @@ const viewing = createForm(async ({ user, groups }) => {
   if (!isStoring) throw { message: say`The browser must allow this page to store data.` };
   const person = { user, groups: namesIn(groups) };
   const me = await send("GET", "/v1/me", { headers: headersOf(person) }); // checks the names, and records the view
-  if (!me.person) throw { message: say`The name did not reach the server. A proxy may remove the header X-Foreask-User.` };
+  const lost = say`The name did not reach the server. A proxy may remove the header X-Foreask-User.`;
+  if (!me.person) throw { message: lost };
   startViewing(person);
   location.assign(`${ROOT}/documents`);
 });
