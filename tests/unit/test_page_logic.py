@@ -734,6 +734,12 @@ def test_erasure_of_person_is_searched_and_followed():
     means="documents without readers are hidden from everyone",
 )
 @guards(
+    "api/web/parts/sign-in.js",
+    "  stopViewing();\n",
+    "",
+    means="the next user of a tab is refused, because the tab still names the person of a view",
+)
+@guards(
     "api/web/routes/access.js",
     "time ? ago(time) : html",
     "time !== undefined ? ago(time) : html",

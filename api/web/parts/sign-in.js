@@ -2,7 +2,7 @@
 // loaded when a person signs in, or when their token expires.
 
 import { html, nothing } from "../vendor/lit-html.js";
-import { Problem, ROOT, get, post } from "../api.js";
+import { Problem, ROOT, get, post, stopViewing } from "../api.js";
 import { PERSON, forgetPerson, person } from "../person.js";
 import { isStoring, session } from "../store.js";
 import { say } from "./words.js";
@@ -106,6 +106,7 @@ export async function finish(query) {
 export async function signOut() {
   const provider = await get("/v1/sign-in").catch(() => null);
   forgetPerson();
+  stopViewing();
   const end = provider?.end_session_endpoint;
   location.assign(end ? withQuery(end, {
     client_id: provider.client_id ?? "",

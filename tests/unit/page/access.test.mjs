@@ -173,6 +173,14 @@ test("view starts and ends with a load of the page", async () => {
   assert.deepEqual([opened, session.getItem("foreask.viewed")], [[`${ROOT}/access`], null]);
 });
 
+test("sign-out ends the view", async () => {
+  const session = viewing(PERSON);
+  const { signOut } = await openPage({ session, replies: () => ({}) })("parts/sign-in.js");
+  globalThis.location = Object.assign(new URL("http://foreask.test/"), { assign: () => {} });
+  await signOut();
+  assert.equal(session.getItem("foreask.viewed"), null);
+});
+
 test("removed key ends the view, and another key does not", async () => {
   const session = viewing(PERSON);
   const { forgetKey, storeKey } = await openPage({ session })("api.js");
