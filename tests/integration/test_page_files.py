@@ -63,9 +63,8 @@ def test_screen_modules_are_preloaded():
         *("parts/original.js", "parts/pdf.js", "parts/pdf-text.js", "parts/sheet.js"),
         *("vendor/pdfjs/jbig2_nowasm_fallback.js", "vendor/pdfjs/openjpeg_nowasm_fallback.js"),
         *("parts/conversation-list.js", "parts/server-conversations.js", "parts/transcript.js"),
-        *("parts/drop.js", "parts/load-progress.js"),
         *("parts/sharing.js", "parts/sample.js", "parts/text-search.js", "parts/load.js"),
-        *("parts/load-progress.js", "parts/drop.js", "parts/key.js"),
+        *("parts/load-progress.js", "parts/drop.js", "parts/readers.js", "parts/view-banner.js"),
         *("parts/collection-dialogs.js", "parts/labelling.js"),
         *("words/de.js", "words/zh.js"),
     }
