@@ -26,9 +26,13 @@ const SCOPES = /** @type {const} */ ([
   ["feedback", say`Give feedback`],
   ["write", say`Add and change documents`],
   ["manage", say`Manage`],
+  ["delegate", say`Act for persons`],
 ]);
 /** @type {Record<string, string>} */
-const SCOPE_WORDS = { ask: say`ask`, read: say`read`, feedback: say`feedback`, write: say`write`, manage: say`manage` };
+const SCOPE_WORDS = {
+  ask: say`ask`, read: say`read`, feedback: say`feedback`, write: say`write`, manage: say`manage`,
+  delegate: say`delegate`,
+};
 /** @param {readonly string[]} scopes */
 const scopesOf = (scopes) => scopes.map((each) => SCOPE_WORDS[each] ?? each).join(", ");
 /** @typedef {"requests_per_second" | "tokens_per_day" | "cost_per_day" | "max_tokens"} LimitName */
