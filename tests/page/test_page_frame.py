@@ -119,7 +119,7 @@ async def test_token_preview_survives_reload_with_warning(visit, files):
 async def test_revoked_actions_disappear_after_refused_request(visit):
     visit.allowed = ("403",)
     await visit.go("/documents")
-    await expect(visit.page.locator(".rail a")).to_have_count(15)
+    await expect(visit.page.locator(".rail a")).to_have_count(16)
     await visit.page.route("**/v1/me", lambda route: route.fulfill(json={"scopes": ["read"]}))
     refusal = {"status": 403, "detail": "This needs a key with another scope."}
     await visit.page.route("**/queries*", lambda route: route.fulfill(status=403, json=refusal))
@@ -143,7 +143,7 @@ async def _has_menu_of_all_screens(visit, width):
     assert all(box["x"] >= 0 and box["x"] + box["width"] <= width and box["height"] >= 44 for box in boxes)
 
     await menu.click()
-    await expect(shown).to_have_count(15)
+    await expect(shown).to_have_count(16)
     await page.keyboard.press("Escape")
     await expect(shown).to_have_count(3)
 
@@ -188,7 +188,7 @@ async def test_palette_opens_screen_and_document(visit):
 async def test_low_window_shows_all_screens_and_languages(visit):
     await visit.page.set_viewport_size({"width": 1024, "height": 768})
     await visit.go("/work")
-    await expect(visit.page.locator(".rail a")).to_have_count(15)
+    await expect(visit.page.locator(".rail a")).to_have_count(16)
     assert await visit.page.locator(".rail").evaluate("(rail) => rail.scrollHeight <= rail.clientHeight")
     box = await visit.page.locator(".rail .language").bounding_box()
     assert box["y"] + box["height"] <= 768

@@ -161,7 +161,7 @@ async function ask(question, before) {
   running = { control, turn };
   [conversation.turns, draft, edited, opened] = [[...before, turn], "", null, null];
   redraw();
-  loadParts();
+  await loadParts(); // the region that announces the search must exist before the answer
   if (before.length) toTop(turn);
   try {
     const body = { ...requestOf(turn), explain: true, stream: true };
@@ -385,7 +385,10 @@ function composer() {
   /** @param {Event} event */
   const submitted = (event) => (event.preventDefault(), submit(draft));
   /** @param {On<HTMLTextAreaElement>} event */
-  const typed = (event) => (draft = event.target.value);
+  function typed(event) {
+    draft = event.target.value;
+    loadParts(); // until the question is sent
+  }
   const cancel = () => ([edited, draft] = [null, ""], redraw());
   const editing = () => html`<p class="soft small">${say`Editing a question. The answers after it will be removed.`}
     <button type="button" class="quiet" @click=${cancel}>${say`Cancel`}</button></p>`;
