@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from bench import texts
 from bench.runs import CpuMeter, Numbers, add_options, repeat
-from shared.domain.access.persons import NOBODY_NAMED
+from shared.domain.access.persons import NONE_NAMED
 from shared.domain.corpus.chunks import ChunkContent
 from shared.domain.corpus.ids import chunk_id
 from shared.domain.corpus.index_location import IndexLocation, IndexNames
@@ -123,7 +123,7 @@ def reader_sets(number: int) -> list[tuple[str, ...]]:
     while len(sets) < number:
         chosen = order.sample(range(GROUPS), order.randint(1, 4))
         sets.add(tuple(sorted(f"group:g{group}" for group in chosen)))
-    return sorted(sets) or [NOBODY_NAMED]
+    return sorted(sets) or [NONE_NAMED]
 
 
 def person_in(groups: int) -> dict[str, str]:

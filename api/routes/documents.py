@@ -29,7 +29,7 @@ from api.schemas.documents import (
 )
 from api.submission import batch, submission
 from api.submission.lanes import LaneName, lane_of
-from shared.domain.access.persons import NOBODY_NAMED, UNSET, readers_of
+from shared.domain.access.persons import NONE_NAMED, UNSET, readers_of
 from shared.domain.corpus.documents import Document
 from shared.domain.errors import NotFound, Transient
 from shared.domain.states import DocumentState
@@ -47,7 +47,7 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import DocumentFilter, ListPosition, Order
 from shared.ledger.model import states
 from shared.ledger.model.collections import Collections
-from shared.ledger.tenants.persons import NOBODY
+from shared.ledger.tenants.persons import NO_PERSON
 from shared.maintenance.descriptions import update_now
 
 _MOST_IDS = 100  # per request: proxies accept addresses of up to 8 KB
@@ -275,8 +275,8 @@ async def retry(document_id: UUID, tenant: Writer, services: ServicesDep) -> Res
 def _readers_named(reader: str | None) -> Sequence[str] | None:
     """Return the readers of listed documents, as they are stored; None for any."""
     if reader is None or reader == UNSET:
-        return reader and NOBODY_NAMED
-    return () if reader == NOBODY else readers_of([reader])
+        return reader and NONE_NAMED
+    return () if reader == NO_PERSON else readers_of([reader])
 
 
 def _position_of(order: Order, document: Document) -> list[str]:

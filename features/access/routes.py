@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from features.access.schemas import AccessCheckBody, AccessCheckReply, AccessReview, ReaderView, VersionAccessView
-from shared.domain.access.persons import EVERYONE, NOBODY_NAMED, Person, may_read, named_readers, person_of
+from shared.domain.access.persons import EVERYONE, NONE_NAMED, Person, may_read, named_readers, person_of
 from shared.http.access.auth import Manager
 from shared.http.feature_routes import FeatureRoutes
 from shared.http.openapi import problems
@@ -75,7 +75,7 @@ def _reason(person: Person, principals: Sequence[str], live: VersionReaders | No
     """Return why a person's queries find a document, or do not."""
     if live is None:
         return "No query finds the document yet: it has no live version."
-    if tuple(live.readable_by) == NOBODY_NAMED:
+    if tuple(live.readable_by) == NONE_NAMED:
         reads = may_read(principals, live.readable_by)
         verb, default = ("reads", "everyone") if reads else ("does not read", "nobody")
         return f"{person.user} {verb} the document: it names no readers, and FOREASK_READABLE_BY_DEFAULT is {default}."

@@ -672,7 +672,7 @@ async def test_routes_reveal_no_hidden_documents(client, delegating, once, peopl
     "features/mcp/routes.py",
     "*PERSON_HEADERS, ",
     "",
-    means="tools read with the rights of the key, whoever asks",
+    means="tools read with the rights of the key instead of the person",
     case="few",
 )
 @pytest.mark.parametrize(("people", "number"), [(3, 14), (20, 42)], ids=["few", "all"])

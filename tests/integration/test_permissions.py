@@ -1,16 +1,21 @@
 """Persons find only documents that they may read: by the readers of documents, in Qdrant and in the ledger."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 import typer
 
 from cli.commands import access
 from shared.domain.access.persons import UNSET
+from shared.http.access.person_log import PersonLog
 from shared.ledger.documents.descriptions import Descriptions
+from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statement
+from shared.ledger.tenants.persons import Persons
 from tests.support.api import KEYS, as_tenant, calling, serving, with_keys, work
 from tests.support.planted import guards
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, until_blocked
 
 KEY = as_tenant("alice")
 ADA, BOB, EVE = "ada@example.org", "bob@example.org", "eve@example.org"
@@ -183,7 +188,7 @@ async def test_same_upload_with_other_readers_only_changes_them(client, document
     "shared/ledger/documents/descriptions.sql",
     "    WHEN 'everyone' = ANY(CAST(:readable_by AS text[])) THEN readable_by\n",
     "",
-    means="nobody finds a document from the upload of a public edit until it is complete",
+    means="no person finds a document from the upload of a public edit until it is complete",
 )
 async def test_edit_keeps_old_readers_until_it_is_live(client, documents, services):
     for name, readers in (("legal", ["everyone"]), ("public", ["group:legal"]), ("unset", ["group:legal"])):
@@ -236,7 +241,7 @@ async def test_person_needs_a_key_that_delegates(client, documents):
     "shared/http/access/auth.py",
     "        await person_log.view(holder.actor, holder.tenant, person)\n",
     "        pass\n",
-    means="nobody learns that a manager has viewed the documents of another person",
+    means="no entry says that a manager has viewed the documents of another person",
 )
 async def test_view_of_manager_as_person_is_recorded(client, documents):
     for _ in range(3):
@@ -331,3 +336,40 @@ async def test_person_is_in_facts_about_caller(client):
     assert me["person"] == {"user": ADA, "groups": ["hr", "legal"]}
     assert me["scopes"] == ["ask", "feedback", "read"]
     assert (await client.get("/v1/me", headers=KEY)).json()["person"] is None
+
+
+@guards(
+    "shared/http/access/person_log.py",
+    "        await asyncio.wait({recording})",
+    "        self._viewed[view] = self._now()\n        await asyncio.wait({recording})",
+    means="a second request is answered before the view is in the audit log",
+)
+async def test_no_reply_precedes_record_of_view(client, services):
+    viewing = person(ADA)
+    async with services.database.begin() as connection:
+        await connection.execute(Statement("LOCK TABLE audit_log IN EXCLUSIVE MODE"))
+        first = asyncio.create_task(client.get("/v1/me", headers=viewing))
+        await until_blocked(services.database)
+        second = asyncio.create_task(client.get("/v1/me", headers=viewing))
+        for _ in range(3):  # later requests, which record nothing
+            assert (await client.get("/v1/me", headers=KEY)).status_code == 200
+        assert not first.done()
+        assert not second.done()
+    assert (await first).status_code == (await second).status_code == 200
+    entries = (await client.get("/v1/audit?object=person", headers=KEY)).json()["items"]
+    assert [entry["object_name"] for entry in entries] == [ADA]
+
+
+@guards(
+    "shared/http/access/person_log.py",
+    "            return error\n",
+    "            return None\n",
+    means="a view is answered although the ledger could not record it",
+)
+async def test_view_without_record_is_refused(client):
+    app, dead = client._transport.app, Persons(Database("postgresql://user@127.0.0.1:1/name"))
+    app.state.api = replace(app.state.api, person_log=PersonLog(dead))
+
+    for _ in range(2):
+        assert (await client.get("/v1/documents", headers=person(ADA))).status_code == 503
+    await dead._database.aclose()

@@ -336,7 +336,7 @@ async def test_only_chosen_documents_and_records_are_erased(services, settings, 
         services,
         ("Ada Lovelace leads.", "a.md"),
         ("Ada Lovelace follows.", "b.md"),
-        ("Nobody.", "c.md"),
+        ("The gate opens.", "c.md"),
         tenant="alice",
     )
     (of_bob,) = await ready(services, ("Ada Lovelace.", "a.md"), tenant="bob")
@@ -428,7 +428,7 @@ async def test_killed_erasure_of_person_continues(services, once, monkeypatch):
     """Each step is interrupted, a little later in each iteration, and then run completely."""
     for name in ("_SLICE_QUERIES", "_SLICE_LONG", "_SLICE_ACCEPTED"):
         monkeypatch.setattr(f"features.erasure.ledger.text_searches.{name}", 1)
-    documents = await once(ready, ("Ada Lovelace leads.", "a.md"), ("Nobody.", "b.md"))
+    documents = await once(ready, ("Ada Lovelace leads.", "a.md"), ("The gate opens.", "b.md"))
     await record(services, document=documents[1].id)
     erasure = await services.ledger[Erasures].start_documents("default", [documents[0].id], PERSON)
 
@@ -451,7 +451,7 @@ async def test_killed_erasure_of_person_continues(services, once, monkeypatch):
 
 
 async def test_retracted_question_delays_end_of_erasure(services, once):
-    (document,) = await once(ready, ("Nobody.", "a.md"))
+    (document,) = await once(ready, ("The gate opens.", "a.md"))
     await run(services, ACCEPTED, question="Where is Ada Lovelace?", document=document.id)
     later = timedelta(hours=1)
     await run(services, "UPDATE accepted_questions SET due_at = now() + :later", later=later)
@@ -473,7 +473,7 @@ async def test_retracted_question_delays_end_of_erasure(services, once):
 
 
 async def test_documented_command_previews_and_erases_person(services, foreask):
-    await ready(services, ("Ada Lovelace leads.", "a.md"), ("Nobody.", "b.md"), tenant="acme")
+    await ready(services, ("Ada Lovelace leads.", "a.md"), ("The gate opens.", "b.md"), tenant="acme")
     await record(services, "acme")
     (command,) = commands_of("erase.md", "How do I erase a person?")
 

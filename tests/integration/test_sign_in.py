@@ -313,7 +313,7 @@ async def test_client_acts_for_person_with_any_names(services, settings, once):
     "cli/main.py",
     "    given.set(OnBehalf(",
     "    str(OnBehalf(",
-    means="commands ignore the person for whom they are told to act",
+    means="commands act for the key although they name a person",
 )
 @guards(
     "shared/http/access/auth.py",

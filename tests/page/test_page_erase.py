@@ -35,7 +35,7 @@ async def test_page_erases_chosen_documents_of_person(visit, deployment):
     texts = {
         "roster.md": "In week 12, Zelda Quill leads the team.",
         "minutes.md": "Zelda Quill opened the meeting.",
-        "rules.md": "Nobody opens the gate at night.",
+        "rules.md": "The gate opens at six.",
     }
     ingest_with_questions(deployment, NAMED, texts, "What is in {}?")
     page = visit.page

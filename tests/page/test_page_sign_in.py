@@ -87,7 +87,7 @@ async def test_person_signs_in_and_returns_to_screen(browser, signing, deploymen
 async def test_refused_sign_in_can_start_again(browser, signing):
     async with visiting_both(browser, signing) as visit:
         await visit.go("/signed-in?error=access_denied&state=x")
-        await expect(visit.page.get_by_role("alert")).to_contain_text("This sign-in is no longer valid.")
+        await expect(visit.page.get_by_role("alert")).to_contain_text("This sign-in has expired.")
         assert visit.page.url == f"{visit.base}/signed-in"
         await require_accessible(visit.page, "refused")
         await visit.page.get_by_role("button", name="Sign in again").click()

@@ -81,13 +81,13 @@ export async function signIn(provider, screen) {
 /**
  * Redeem the code with which the provider has sent the person back; return the screen that was open before.
  * @param {URLSearchParams} query of the address
- * @throws {Problem} the sign-in was refused, or this tab no longer valid it
+ * @throws {Problem} the sign-in was refused, has expired, or was not started in this tab
  */
 export async function finish(query) {
   const started = JSON.parse(session.getItem(STARTED) ?? "null");
   session.removeItem(STARTED);
   if (!started || query.get("state") !== started.state) {
-    throw new Problem({ detail: say`This sign-in is no longer valid. Sign in again.` });
+    throw new Problem({ detail: say`This sign-in has expired. Sign in again.` });
   }
   const code = query.get("code");
   if (!code) {

@@ -222,7 +222,7 @@ export default {
   "Your sign-in has expired.": "Ihre Anmeldung ist abgelaufen.",
   "Sign out": "Abmelden",
   "The identity provider refused the sign-in: {0}": "Der Anmeldedienst hat die Anmeldung abgelehnt: {0}",
-  "This sign-in is no longer valid. Sign in again.": "Diese Anmeldung ist nicht mehr gültig. Melden Sie sich erneut an.",
+  "This sign-in has expired. Sign in again.": "Diese Anmeldung ist abgelaufen. Melden Sie sich erneut an.",
   "Sign in again": "Erneut anmelden",
   "Signing in…": "Anmeldung läuft…",
   "Try": "Testen",

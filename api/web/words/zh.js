@@ -223,7 +223,7 @@ export default {
   "Your sign-in has expired.": "您的登录已过期。",
   "Sign out": "退出登录",
   "The identity provider refused the sign-in: {0}": "身份提供商拒绝了登录：{0}",
-  "This sign-in is no longer valid. Sign in again.": "此登录已失效。请重新登录。",
+  "This sign-in has expired. Sign in again.": "此登录已过期。请重新登录。",
   "Sign in again": "重新登录",
   "Signing in…": "正在登录…",
   "Try": "试用",

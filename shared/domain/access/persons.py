@@ -16,7 +16,7 @@ from shared.domain.text.unicode_form import composed
 
 EVERYONE = "everyone"
 UNSET = "unset"  # stored for a document that names no readers: the settings decide who reads it
-NOBODY_NAMED = (UNSET,)
+NONE_NAMED = (UNSET,)
 MOST_READERS = 500  # of a document: they are part of each of its points
 MOST_GROUPS = 1_000  # of a person: they are part of each search
 MOST_CHARS = 256  # of a name
@@ -79,12 +79,12 @@ def readers_of(names: Sequence[str]) -> tuple[str, ...]:
 
 def stored_readers(readers: Sequence[str] | None) -> tuple[str, ...]:
     """Return the readers as the ledger and Qdrant store them; None: the document names none."""
-    return NOBODY_NAMED if readers is None else tuple(readers)
+    return NONE_NAMED if readers is None else tuple(readers)
 
 
 def named_readers(stored: Sequence[str]) -> tuple[str, ...] | None:
     """Return the named readers among stored ones; None if the document names none."""
-    return None if tuple(stored) == NOBODY_NAMED else tuple(stored)
+    return None if tuple(stored) == NONE_NAMED else tuple(stored)
 
 
 def may_read(principals: Iterable[str] | None, stored: Iterable[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 import structlog
@@ -20,6 +21,7 @@ _MOST = 50_000
 _TIMEOUT_SECONDS = 2.0  # of recording the last groups at exit
 
 log = structlog.get_logger()
+_View = tuple[Actor, str, Person]
 
 
 class PersonLog:
@@ -33,32 +35,34 @@ class PersonLog:
     def __init__(self, persons: Persons, now: Callable[[], float] = time.monotonic) -> None:
         self._persons = persons
         self._now = now
-        self._viewed: dict[tuple[Actor, str, Person], float] = {}
+        self._viewed: dict[_View, float] = {}
+        self._views: dict[_View, asyncio.Task[ForeaskError | None]] = {}
         self._seen: dict[tuple[str, str], float] = {}
         self._waiting: set[tuple[str, str]] = set()
         self._recording: asyncio.Task[None] | None = None
 
     async def view(self, actor: Actor, tenant: str, person: Person) -> None:
-        """Record that a manager views documents as a person, before the first reply.
+        """Record that a manager views documents as a person, before the first reply; requests share the record.
 
         Raises:
             Unavailable: the ledger is unavailable: without a record there is no reply.
         """
-        if not _is_new(self._viewed, (actor, tenant, person), self._now()):
+        view = actor, tenant, person
+        if self._viewed.get(view, -_SECONDS) > self._now() - _SECONDS:
             return
-        try:
-            with actors.recorded(actor):
-                await self._persons.record_view(tenant, person)
-        except BaseException:
-            self._viewed.pop((actor, tenant, person), None)
-            raise
+        recording = self._views.get(view)
+        if recording is None:
+            recording = self._views[view] = asyncio.create_task(self._record_view(view), context=Context())
+        await asyncio.wait({recording})  # cancelling one request must not cancel the shared record
+        if error := recording.result():
+            raise error
 
     def see(self, tenant: str, person: Person) -> None:
         """Record the groups of a person in the background."""
         now = self._now()
         self._waiting |= {(tenant, group) for group in person.groups if _is_new(self._seen, (tenant, group), now)}
         if self._waiting and self._recording is None:
-            self._recording = asyncio.create_task(self._record())
+            self._recording = asyncio.create_task(self._record(), context=Context())  # no request ids
 
     async def aclose(self) -> None:
         recording = self._recording  # which it removes itself when it has ended
@@ -66,6 +70,18 @@ class PersonLog:
             await asyncio.wait({recording}, timeout=_TIMEOUT_SECONDS)
             recording.cancel()
             await asyncio.gather(recording, return_exceptions=True)
+
+    async def _record_view(self, view: _View) -> ForeaskError | None:
+        actor, tenant, person = view
+        try:
+            with actors.recorded(actor):
+                await self._persons.record_view(tenant, person)
+        except ForeaskError as error:
+            return error
+        finally:
+            del self._views[view]
+        _is_new(self._viewed, view, self._now())
+        return None
 
     async def _record(self) -> None:
         seen = set[tuple[str, str]]()

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from shared.domain.access.persons import NOBODY_NAMED
+from shared.domain.access.persons import NONE_NAMED
 from shared.ledger.documents.repeated_indexing import REOPENED, index_again
 from shared.ledger.model import states
 from shared.ledger.model.rows.questions import disabled_of, disabled_of_chunk, has_disabled
@@ -83,7 +83,7 @@ class AuditedChunk:
     in_progress: bool
     title: str | None = None
     metadata: Mapping[str, Any] | None = None
-    readable_by: Sequence[str] = NOBODY_NAMED
+    readable_by: Sequence[str] = NONE_NAMED
     accepted: Sequence[UUID] = ()
     accepted_open: Sequence[UUID] = ()
     disabled: Collection[str] = ()

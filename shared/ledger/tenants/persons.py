@@ -17,10 +17,10 @@ from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
-NOBODY = "nobody"  # instead of readers: documents that no person reads
+NO_PERSON = "nobody"  # instead of readers: documents that no person reads
 _SLICE = 1_000  # rows of one transaction
 
-SQL = statements.load(__file__, states.FRAGMENTS, nobody=f"'{NOBODY}'")
+SQL = statements.load(__file__, states.FRAGMENTS, nobody=f"'{NO_PERSON}'")
 
 ERASED_TABLES = (ErasedTable(name="groups_seen", of_tenant=SQL.erase_of_tenant),)
 
@@ -70,7 +70,7 @@ class Persons:
         parameters = {
             "tenant": tenant,
             "collection": collection,
-            "first": [EVERYONE, UNSET, NOBODY],
+            "first": [EVERYONE, UNSET, NO_PERSON],
             "limit": most,
         }
         return [ReaderCount(**row) for row in await self._database.rows(SQL.readers, parameters)]

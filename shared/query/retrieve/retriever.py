@@ -567,7 +567,7 @@ class Retriever:
         """Ask the ledger about found versions; only a person's query fails because the ledger is unavailable.
 
         Raises:
-            Unavailable: the ledger does not say what the person may read.
+            Unavailable: the ledger does not answer which documents the person may read.
         """
         principals = search.query.restriction.principals
         if self._find_shown is None or not found or search.is_unchecked:
@@ -592,7 +592,9 @@ class Retriever:
 
     def _unchecked(self, search: _Search, reason: str) -> Mapping[UUID, ShownVersion]:
         if search.query.restriction.principals is not None:
-            raise Unavailable(f"The ledger could not say what this person may read: {reason}.", component="ledger")
+            raise Unavailable(
+                f"The ledger did not answer which documents this person may read: {reason}.", component="ledger"
+            )
         search.is_unchecked = True
         search.trace.skip("check", f"the ledger could not say which versions are current: {reason}")
         log.warning(

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from shared.domain.access.persons import NOBODY_NAMED
+from shared.domain.access.persons import NONE_NAMED
 from shared.domain.corpus.chunks import ChunkContent, ChunkContext
 from shared.domain.corpus.filterable import FilterableField
 from shared.domain.corpus.ids import accepted_point_id, chunk_point_id, question_point_id
@@ -71,7 +71,7 @@ class PointContext:
     public_id: UUID | None = None
     filename: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    readable_by: Sequence[str] = NOBODY_NAMED
+    readable_by: Sequence[str] = NONE_NAMED
     filterable: tuple[FilterableField, ...] = ()
     hidden: bool = False
 

@@ -49,7 +49,7 @@ test("deep quotations end at eight levels", () => {
   assert.match(text, /The anchor is at the bottom\.$/);
 });
 
-test("tables of a passage are no landmarks of the screen", () => {
+test("tables of a passage are not landmarks of the screen", () => {
   const table = "| Ship | Place |\n|---|---|\n| Ketch | quay 3 |\n";
   const { html } = drawn(markdown(`${table}\nAnd\n\n${table}`));
   assert.equal(html.match(/ tabindex="0" role="group" aria-label="Table"/g)?.length, 2);

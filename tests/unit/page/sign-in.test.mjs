@@ -60,11 +60,11 @@ test("sign-in sends challenge, state and nonce, and returns to the screen", asyn
 
 test("code of another tab or another sign-in is not redeemed", async () => {
   const page = await opened("/");
-  await assert.rejects(page.signIn.finish(new URLSearchParams({ code: "c", state: "x" })), /no longer valid/);
+  await assert.rejects(page.signIn.finish(new URLSearchParams({ code: "c", state: "x" })), /has expired/);
   const query = await started(page);
-  await assert.rejects(page.signIn.finish(new URLSearchParams({ code: "c", state: "other" })), /no longer valid/);
+  await assert.rejects(page.signIn.finish(new URLSearchParams({ code: "c", state: "other" })), /has expired/);
   const again = new URLSearchParams({ code: "c", state: query.get("state") });
-  await assert.rejects(page.signIn.finish(again), /no longer valid/); // a state is used once
+  await assert.rejects(page.signIn.finish(again), /has expired/); // a state is used once
   assert.deepEqual(page.sent, []);
 });
 
