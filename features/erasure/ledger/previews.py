@@ -32,7 +32,7 @@ SQL = statements.load(__file__, states.FRAGMENTS)
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class PreviewPosition:
     """The position of a search.
 
     Args:
@@ -64,7 +64,7 @@ class PreviewPage:
     documents: list[ErasedDocument] = field(default_factory=list)
     examined: int = 0
     records: Counter[str] = field(default_factory=Counter)
-    following: Position | None = None
+    following: PreviewPosition | None = None
 
 
 class Previews:
@@ -93,7 +93,7 @@ class Previews:
         return found
 
     async def page(
-        self, tenant: str, texts: Sequence[str], collection: str | None = None, position: Position | None = None
+        self, tenant: str, texts: Sequence[str], collection: str | None = None, position: PreviewPosition | None = None
     ) -> PreviewPage:
         """Search for some seconds.
 
@@ -107,7 +107,7 @@ class Previews:
             KeyError: the position names an unknown table.
         """
         parts = [DOCUMENTS, *self._counts]
-        position = position or Position(DOCUMENTS)
+        position = position or PreviewPosition(DOCUMENTS)
         page, pattern, until = PreviewPage(), pattern_of(texts), time.monotonic() + _SECONDS
         while position is not None:
             if position.part == DOCUMENTS:
@@ -119,13 +119,13 @@ class Previews:
             elif position.part == parts[-1]:
                 break
             else:
-                position = Position(parts[parts.index(position.part) + 1])
+                position = PreviewPosition(parts[parts.index(position.part) + 1])
             if time.monotonic() >= until or len(page.documents) >= _MOST_FOUND:
                 page.following = position
                 break
         return page
 
-    def read_position(self, key: list[str]) -> Position:
+    def read_position(self, key: list[str]) -> PreviewPosition:
         """Read the key of a cursor.
 
         Raises:
@@ -136,15 +136,15 @@ class Previews:
             build, name = after
             if "\0" in name:
                 raise ValueError(name)
-            return Position(part, (UUID(build), name))
+            return PreviewPosition(part, (UUID(build), name))
         if part not in {DOCUMENTS, *self._counts} or len(after) > 1:
             raise ValueError(part)
         require_position(part, *after)
-        return Position(part, *after)
+        return PreviewPosition(part, *after)
 
     async def _examine(
-        self, page: PreviewPage, tenant: str, pattern: str, collection: str | None, position: Position
-    ) -> Position | None:
+        self, page: PreviewPage, tenant: str, pattern: str, collection: str | None, position: PreviewPosition
+    ) -> PreviewPosition | None:
         """Read the texts of the next documents; return the position of the last one, None if there are none."""
         build, name = position.after if isinstance(position.after, tuple) else (_FIRST_BUILD, "")
         parameters = {"tenant": tenant, "collection": collection, "build": build, "after": name, "limit": _SLICE}
@@ -159,14 +159,16 @@ class Previews:
                 parts.setdefault(row["public_id"], {})[row["part"]] = row["excerpt"]
             page.documents += await self._documents(connection, tenant, list(parts), parts)
         page.examined += len(rows)
-        return Position(DOCUMENTS, (rows[-1]["collection_id"], rows[-1]["external_id"]))
+        return PreviewPosition(DOCUMENTS, (rows[-1]["collection_id"], rows[-1]["external_id"]))
 
-    async def _count(self, page: PreviewPage, tenant: str, pattern: str, position: Position) -> Position | None:
+    async def _count(
+        self, page: PreviewPage, tenant: str, pattern: str, position: PreviewPosition
+    ) -> PreviewPosition | None:
         assert not isinstance(position.after, tuple)
         async with self._database.begin() as connection:
             counted = await self._counts[position.part](connection, tenant, pattern, position.after)
         page.records.update(counted.rows)
-        return None if counted.after is None else Position(position.part, counted.after)
+        return None if counted.after is None else PreviewPosition(position.part, counted.after)
 
     async def _documents(
         self, connection: Connection, tenant: str, ids: Sequence[UUID], parts: Mapping[UUID, Mapping[str, str]]

@@ -46,7 +46,7 @@ class _UnusableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Provider:
+class ProviderDescription:
     """The provider as it described itself.
 
     Args:
@@ -82,13 +82,13 @@ class IdentityProvider:
         self._client_id = settings.oidc_client_id
         self._secret = settings.oidc_client_secret
         self._now = now
-        self._known: Provider | None = None
+        self._known: ProviderDescription | None = None
         self._fetching: asyncio.Task[None] | None = None
         self._tried_at: float | None = None
         self._clients: dict[str, Client] = {}
         self.problem: str | None = None  # of the last fetch, as a sentence
 
-    async def current(self, *, unknown_key: bool = False) -> Provider:
+    async def current(self, *, unknown_key: bool = False) -> ProviderDescription:
         """Return the provider, fetched at most five minutes ago, or at most an hour ago while it cannot be reached.
 
         Args:
@@ -143,7 +143,7 @@ class IdentityProvider:
         for client in self._clients.values():
             await client.aclose()
 
-    def _age_of(self, provider: Provider) -> float:
+    def _age_of(self, provider: ProviderDescription) -> float:
         return self._now() - provider.fetched_at
 
     async def _fetch_once(self) -> None:
@@ -170,7 +170,7 @@ class IdentityProvider:
             )
         self.problem = problem
 
-    async def _read(self) -> Provider:
+    async def _read(self) -> ProviderDescription:
         described = _object(await self._get(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"))
         issuer = described.get("issuer")
         if issuer != self._issuer:
@@ -185,7 +185,7 @@ class IdentityProvider:
             raise _UnusableError("its set of keys is malformed")
         known = self._known
         methods = described.get("token_endpoint_auth_methods_supported")
-        return Provider(
+        return ProviderDescription(
             keys=known.keys if known is not None and known.keys_text == text else SigningKeys(keys),
             keys_text=text,
             fetched_at=self._now(),
