@@ -16,7 +16,7 @@ from embedded.qdrant.errors import malformed, unsupported, wrong_input
 
 PointId = int | str
 MAX_NUMBER = 2**64 - 1
-_MOST_RETAINED_BYTES = 2000  # of a filter in JSON
+_MOST_RETAINED_BYTES = 25_000  # of a filter in JSON: of a person in a thousand groups
 
 
 def _match_value(value: Any) -> engine.MatchValue:

@@ -24,6 +24,7 @@ from shared.domain.corpus.questions import plain
 from shared.ledger.documents.audit import Audit, AuditedChunk, DocumentSnapshot, LockedDocuments
 from shared.vectors.hits import StoredPoint
 from shared.vectors.index import Index
+from shared.vectors.schema.fields import reader_numbers
 
 _POINTS = 1000  # compared together
 _CHUNKS = 200
@@ -338,7 +339,7 @@ def _is_described(point_id: str, chunk: AuditedChunk, stored: StoredPoint) -> bo
     if chunk.metadata is None:
         return True
     has_title = point_id != chunk_point_id(chunk.id, chunk.version) or stored.title == chunk.title
-    has_readers = sorted(stored.readable_by) == sorted(chunk.readable_by)
+    has_readers = set(stored.readers) == set(reader_numbers(chunk.readable_by))
     return has_title and has_readers and _are_equal(stored.metadata, chunk.metadata)
 
 

@@ -59,7 +59,7 @@ class StoredPoint:
     hidden: bool
     title: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    readable_by: Sequence[str] = ()
+    readers: Sequence[int] = ()
     question: str | None = None
     disabled: bool = False
 

@@ -12,7 +12,7 @@ from shared.domain.corpus.index_location import IndexLocation
 from shared.domain.vectors import Vectors
 from shared.vectors.hits import ChunkPayloads, Hit, PointOwner, RankedPoints, SectionKey, StoredPoint, StoredVector
 from shared.vectors.schema import filters
-from shared.vectors.schema.fields import READABLE_BY
+from shared.vectors.schema.fields import READERS
 from shared.vectors.schema.filters import Filter, VisiblePoints
 from shared.vectors.schema.groups import group
 from shared.vectors.schema.points import EXTENDED
@@ -23,7 +23,7 @@ from shared.vectors.transport.errors import Refusal, SearchStopped
 _SEARCH = "/query/batch"
 _SEARCH_WITHIN = f"{_SEARCH}?timeout={SEARCH_DEADLINE_SECONDS}"
 _CLAIM = ["document_id", "chunk_id", "version", "hidden"]
-_DESCRIPTION = ["title", "metadata", READABLE_BY, "group", "question"]
+_DESCRIPTION = ["title", "metadata", READERS, "group", "question"]
 _OWNER = ["tenant", "group", "document_id"]
 
 _Record = Mapping[str, Any]
@@ -260,7 +260,7 @@ def _stored(record: _Record) -> StoredPoint:
         payload.get("hidden") is True,
         payload.get("title"),
         payload.get("metadata") or {},
-        payload.get(READABLE_BY) or (),
+        payload.get(READERS) or (),
         payload.get("question"),
         str(payload.get("group")).endswith("/d"),
     )

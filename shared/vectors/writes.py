@@ -207,7 +207,8 @@ class Writes(Lifecycle):
             for version in description.versions:
                 indexed = fields.indexed_values(description.filterable, version.metadata)
                 await self._index_keys(location.index_name, indexed.keys())
-                described = {"metadata": dict(version.metadata), fields.READABLE_BY: list(version.readable_by)}
+                readers = fields.reader_numbers(version.readable_by)
+                described = {"metadata": dict(version.metadata), fields.READERS: readers}
                 payload = described | fields.emptied_values(description.filterable) | indexed
                 of_version = filters.document_points(location, document_id, version=version.version)
                 operations.append(_setting(payload, of_version))

@@ -1,7 +1,12 @@
 """Hot statements keep their plans for some seconds; PostgreSQL plans all others at each execution."""
 
+from uuid import uuid4
+
 import pytest
 
+from shared.domain.corpus.index_location import IndexNames
+from shared.ledger.documents.documents import SQL as DOCUMENTS
+from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.connections import DriverConnection
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.statements import Statement
@@ -13,6 +18,20 @@ ARRAYS = Statement("SELECT CAST('{a}' AS text[]) AS texts, CAST('{1}' AS bigint[
 EXECUTED = Statement("""
     SELECT coalesce(sum(generic_plans), 0)::int AS generic, coalesce(sum(custom_plans), 0)::int AS custom
     FROM pg_prepared_statements WHERE starts_with(statement, :start)
+""")
+
+DOCUMENTS_WITH_READERS = Statement("""
+    WITH written AS (
+        INSERT INTO documents (id, public_id, tenant, collection_id, external_id, state)
+        SELECT id, id, 'alice', CAST(:collection AS uuid), id, 'queued' FROM unnest(CAST(:ids AS uuid[])) AS i(id)
+        RETURNING id
+    )
+    INSERT INTO document_versions (document_id, version, filename, upload, size_bytes, content_hash, readable_by)
+    SELECT id, 1, 'document.md', 'none', 1, decode(md5(id::text), 'hex'), ARRAY['group:' || id] FROM written
+""")
+READ = Statement("""
+    SELECT (seq_tup_read + idx_tup_fetch)::int AS versions
+    FROM pg_stat_xact_user_tables WHERE relname = 'document_versions'
 """)
 
 
@@ -89,3 +108,26 @@ async def test_expired_plans_are_discarded_once(database):
         await database.rows(*MARKED)
 
     assert sent.count("DISCARD PLANS") == 1
+
+
+@guards(
+    "shared/ledger/documents/documents.sql",
+    "OR (SELECT r.readable_by FROM document_versions r WHERE r.document_id = v.id AND r.version = v.version)\n"
+    "            && CAST(:principals AS text[]))",
+    "OR EXISTS (SELECT 1 FROM document_versions r WHERE r.document_id = v.id AND r.version = v.version\n"
+    "            AND r.readable_by && CAST(:principals AS text[])))",
+    means="PostgreSQL reads the readers of all documents to check the found ones",
+)
+async def test_check_reads_only_readers_of_found_documents(database):
+    collection = await Collections(database, IndexNames("test")).ensure("alice", "handbook", embedding_model="m")
+    ids = [uuid4() for _ in range(1000)]
+    async with database.begin() as connection:
+        await connection.execute(DOCUMENTS_WITH_READERS, {"collection": collection.id, "ids": ids})
+    found = {"ids": ids[:10], "versions": [1] * 10, "principals": [f"group:{ids[0]}", "user:ada"]}
+
+    async with database.begin() as connection:
+        shown = await connection.execute(DOCUMENTS.shown_versions, found)
+        (read,) = await connection.execute(READ, {})
+
+    assert {row["id"] for row in shown} == set(ids[1:10])
+    assert read["versions"] == 10

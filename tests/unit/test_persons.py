@@ -15,6 +15,7 @@ from shared.domain.access.persons import (
 )
 from shared.domain.access.restriction import UNRESTRICTED, Restriction
 from shared.domain.errors import Forbidden, InvalidInput
+from shared.vectors.schema.fields import reader_numbers
 from shared.vectors.schema.filters import caller_conditions
 from tests.support.planted import guards
 
@@ -92,10 +93,12 @@ def test_principals_are_a_condition_of_each_search():
     principals = person_of("ada", ["legal"]).principals(reads_unset=True)
     (condition,) = caller_conditions(None, None, (), Restriction(principals=principals))
 
-    assert condition == {"key": "readable_by", "match": {"any": list(principals)}}
-    assert caller_conditions(None, None, (), Restriction(principals=())) == [
-        {"key": "readable_by", "match": {"any": []}}
-    ]
+    assert condition == {"key": "readers", "match": {"any": reader_numbers(principals)}}
+    assert caller_conditions(None, None, (), Restriction(principals=())) == [{"key": "readers", "match": {"any": []}}]
     assert caller_conditions(None, None, (), UNRESTRICTED) == []
     assert Restriction(principals=()).is_partial
     assert not UNRESTRICTED.is_partial
+
+
+def test_numbers_of_readers_are_the_same_everywhere():
+    assert reader_numbers(["everyone", "group:Zürich"]) == [4290860939587249839, 1332891252503048773]

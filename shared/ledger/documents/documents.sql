@@ -143,8 +143,8 @@ SELECT v.id, CASE WHEN d.id IS NOT NULL THEN coalesce(d.live_version, d.version)
 FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[])) AS v(id, version)
 LEFT JOIN documents d ON d.id = v.id AND {exists:d}
     AND (CAST(:principals AS text[]) IS NULL
-         OR EXISTS (SELECT 1 FROM document_versions r WHERE r.document_id = v.id AND r.version = v.version
-                    AND r.readable_by && CAST(:principals AS text[])))
+         OR (SELECT r.readable_by FROM document_versions r WHERE r.document_id = v.id AND r.version = v.version)
+            && CAST(:principals AS text[]))
 CROSS JOIN LATERAL (SELECT max(s.obsolete_since) AS since FROM sweeps s
                     WHERE s.document_id = v.id AND s.obsolete_version < d.live_version) s
 WHERE d.id IS NULL OR v.version <> coalesce(d.live_version, d.version) OR s.since IS NOT NULL
@@ -153,9 +153,9 @@ WHERE d.id IS NULL OR v.version <> coalesce(d.live_version, d.version) OR s.sinc
 -- Find the documents of a build whose points may have older readers, and that principals do not read.
 SELECT d.id FROM documents d
 WHERE d.description_due_at IS NOT NULL AND d.collection_id = :collection AND {exists:d}
-  AND NOT EXISTS (SELECT 1 FROM document_versions r
-                  WHERE r.document_id = d.id AND r.version = coalesce(d.live_version, d.version)
-                    AND r.readable_by && CAST(:principals AS text[]))
+  AND (SELECT r.readable_by FROM document_versions r
+       WHERE r.document_id = d.id AND r.version = coalesce(d.live_version, d.version))
+      && CAST(:principals AS text[]) IS NOT TRUE
 ORDER BY d.description_due_at LIMIT :limit
 
 -- name: readable_chunks

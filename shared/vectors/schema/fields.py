@@ -6,6 +6,7 @@ its own: its values are copied to a fixed number of keys, independent of the nam
 terms texts, integers and Booleans that are compared for equality: "department=hr"
 number_0 ... number_7         numbers that are compared
 datetime_0 ... datetime_3     dates that are compared
+readers                       numbers of the readers of the document
 
 The n-th field of numbers that a collection declares uses `number_n`; fields of dates use `datetime_n`.
 
@@ -15,7 +16,9 @@ of a filter, not its result. An index is created when the first point with its k
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Literal
 
 from shared.domain.corpus.filterable import (
@@ -29,7 +32,7 @@ from shared.domain.corpus.filterable import (
 )
 
 TERMS = "terms"
-READABLE_BY = "readable_by"
+READERS = "readers"
 BOUNDS = frozenset({"gt", "gte", "lt", "lte"})
 _OF_TERMS: frozenset[FieldType] = frozenset({"keyword", "integer", "bool"})
 _LISTED: frozenset[FieldType] = frozenset({"keyword", "integer"})  # limit of `any` and `none`
@@ -40,6 +43,21 @@ KEYS: Mapping[str, Literal["keyword", "float", "datetime"]] = {
     **{f"datetime_{n}": "datetime" for n in range(MOST_DATETIMES)},
 }
 """Every key, with the kind of its index."""
+
+
+def reader_numbers(readers: Iterable[str]) -> list[int]:
+    """Return the numbers that stand for readers in points and filters, in the same order.
+
+    A search tests the readers of every point that it visits. With a person in 200 groups this costs a third as much
+    with numbers as with names, and an index of numbers is smaller. If two names ever had the same number, the ledger,
+    which has the names, would still decide.
+    """
+    return [_reader_number(reader) for reader in readers]
+
+
+@lru_cache(maxsize=20_000)
+def _reader_number(reader: str) -> int:
+    return int.from_bytes(hashlib.blake2b(reader.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def indexed_values(fields: tuple[FilterableField, ...], metadata: Mapping[str, Any]) -> dict[str, Any]:

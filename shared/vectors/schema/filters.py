@@ -33,7 +33,7 @@ from shared.domain.corpus.filterable import FilterableField
 from shared.domain.corpus.index_location import IndexLocation, index_location_of
 from shared.domain.errors import InvalidInput
 from shared.domain.text.unicode_form import composed
-from shared.vectors.schema.fields import BOUNDS, READABLE_BY, indexed_condition
+from shared.vectors.schema.fields import BOUNDS, READERS, indexed_condition, reader_numbers
 from shared.vectors.schema.groups import KINDS, PointKind, group
 
 _FORMS = "a value, {any: [...]}, {none: [...]}, {gt, gte, lt, lte: number or date}, {text: '...'} or {exists: true}"
@@ -142,7 +142,7 @@ def caller_conditions(
         ids = [str(document_id) for document_id in document_ids]
         conditions.append(_any_of("document_id", ids))
     if restriction.principals is not None:
-        conditions.append(_any_of(READABLE_BY, restriction.principals))
+        conditions.append(_any_of(READERS, reader_numbers(restriction.principals)))
     return conditions
 
 

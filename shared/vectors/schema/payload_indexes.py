@@ -22,7 +22,7 @@ REQUIRED: Mapping[str, Schema] = {
     "tenant": _KEYWORD,
     "document_id": _KEYWORD,
     "chunk_id": _KEYWORD,
-    fields.READABLE_BY: _KEYWORD,
+    fields.READERS: {**_INTEGER, "lookup": True, "range": False},
     "version": _INTEGER,
     "token": _INTEGER,
     "hidden": {"type": "bool", "enable_hnsw": False},

@@ -24,7 +24,7 @@ from shared.domain.corpus.index_location import IndexLocation
 from shared.domain.corpus.questions import AcceptedQuestion, plain
 from shared.domain.text.bm25 import document_vector
 from shared.domain.vectors import Vectors
-from shared.vectors.schema.fields import READABLE_BY, indexed_values
+from shared.vectors.schema.fields import READERS, indexed_values, reader_numbers
 from shared.vectors.schema.groups import group
 
 EXTENDED = "extended"  # marks a text's point whose vector includes more than the text and cannot be reused for it
@@ -110,7 +110,7 @@ def points_of(
         "version": context.version,
         "token": context.token,
         "metadata": context.metadata,
-        READABLE_BY: list(context.readable_by),
+        READERS: reader_numbers(context.readable_by),
         **indexed_values(context.filterable, context.metadata),
     }
     if context.hidden:
