@@ -52,6 +52,7 @@ BENCHMARKS = {
     "scan_cost": [],
     "scan_retrieval": [],
     "scans": [],
+    "sdks": [],
     "searchable": [],
     "size": [],
     "stalls": [],
