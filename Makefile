@@ -1,6 +1,6 @@
 # Every command of the project, one line each. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install multilingual demo up test test-all test-table page-test check prose client faults soak fuzz audit planted bench compose-test chart-test clean
+.PHONY: help install multilingual demo up test test-all test-table page-test check site prose client faults soak fuzz audit planted bench compose-test chart-test clean
 SHELL := /bin/bash
 .SHELLFLAGS := -e -o pipefail -c
 .DELETE_ON_ERROR:
@@ -60,8 +60,14 @@ page-test: $(VENV)/.page ## test the page in a real browser (Debian's package ch
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update --quiet=2 && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 chromium >/dev/null; } || { echo "Chromium is missing: install your system's package, such as Debian's 'chromium'."; exit 1; }
 	$(IN) -m tests.support.twice tests/page tests/unit/test_page_logic.py --numprocesses 2 --dist loadfile --no-loadscope-reorder --budget $(PAGE_TESTS)
 
-check: $(VENV)/.dev ## check lint, formatting, types, imports between packages, and prose
-	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy && $(VENV)/bin/lint-imports --no-logo --no-cache && $(IN) -m tests.page.types && $(IN) -m tests.support.prose --new
+check: $(VENV)/.dev ## check lint, formatting, types, imports between packages, prose, and links of the documentation
+	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy && $(VENV)/bin/lint-imports --no-logo --no-cache && $(IN) -m tests.page.types && $(IN) -m tests.support.prose --new && $(MAKE) --no-print-directory site
+
+SITE_URL =
+
+site: $(VENV)/.dev ## build the site of the documentation (build/site); SITE_URL=https://... is its address, for links that must be complete
+	@rm -rf build/site
+	@SITE_URL="$(SITE_URL)" $(IN) -m sphinx --fresh-env --fail-on-warning --quiet --jobs 2 --conf-dir docs/site --doctree-dir build/site-cache . build/site
 
 prose: $(VENV)/.dev ## check prose and test names of every file, also of files that `make check` does not cover
 	$(IN) -m tests.support.prose --all
