@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 
-from pages import DECISIONS, full_text, llms, sections  # noqa: E402
+from pages import DECISIONS, LIST, full_text, llms, problems, sections  # noqa: E402
 
 project = "foreask"
 version = release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
@@ -32,7 +32,7 @@ root_doc = "README"
 extensions = ["myst_parser"]
 include_patterns = ["*.md", "docs/**.md", "**/README.md"]
 exclude_patterns = [".*", "build", "dist", "tests", "**/node_modules"]
-suppress_warnings = ["toc.not_included"]  # the READMEs; `sections` checks the pages of `docs`
+suppress_warnings = ["toc.not_included"]  # the READMEs; `check_list` checks the pages of `docs`
 highlight_language = "none"
 
 myst_heading_anchors = 6  # with the anchors of GitHub and GitLab
@@ -44,7 +44,9 @@ html_short_title = "foreask"
 html_favicon = str(ROOT / "api/web/icon.svg")
 html_static_path = ["style.css"]
 html_css_files = ["style.css"]
-html_baseurl = os.environ.get("SITE_URL", "")  # of canonical links and `llms.txt`; without it, links are relative
+html_baseurl = re.sub(
+    r"(?<=[^/])$", "/", os.environ.get("SITE_URL", "")
+)  # of canonical links and `llms.txt`; without it, links are relative
 html_copy_source = False  # the Markdown files are next to the pages: `text_next_to_pages`
 html_use_index = False
 html_show_sphinx = False
@@ -64,6 +66,11 @@ html_theme_options = {
 
 logger = logging.getLogger(__name__)
 _FILE = re.compile(r'\b(?:src|srcset)="(?!\w+:)([^"]+)"')
+
+
+def check_list(_app: Sphinx) -> None:
+    for problem in problems(ROOT):
+        logger.warning("%s: %s", LIST, problem)
 
 
 def add_navigation(_app: Sphinx, docname: str, source: list[str]) -> None:
@@ -106,6 +113,7 @@ def _copy(app: Sphinx, path: Path) -> None:
 
 
 def setup(app: Sphinx) -> None:
+    app.connect("builder-inited", check_list)
     app.connect("source-read", add_navigation)
     app.connect("doctree-read", copy_pictures)
     app.connect("build-finished", text_next_to_pages)

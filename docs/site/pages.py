@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from posixpath import normpath
 from typing import NamedTuple
 
 LIST = PurePosixPath("docs/README.md")
@@ -24,22 +25,28 @@ class Page(NamedTuple):
 
 
 def sections(root: Path) -> Mapping[str, tuple[Page, ...]]:
-    """Return the pages by the heading of their section, in the order of the list.
-
-    Raises:
-        ValueError: a page of `docs` is not listed exactly once, or a listed file is missing.
-    """
+    """Return the pages by the heading of their section, in the order of the list."""
     found: dict[str, tuple[Page, ...]] = {}
     for section in (root / LIST).read_text(encoding="utf-8").split("\n## ")[1:]:
         heading, _, entries = section.partition("\n")
         found[heading] = tuple(
-            Page(entry["title"], _normal(LIST.parent / entry["path"]), entry["notes"])
+            Page(entry["title"], PurePosixPath(normpath(LIST.parent / entry["path"])), entry["notes"])
             for entry in map(_ENTRY.fullmatch, entries.splitlines())
             if entry
         )
-    listed = [page.path for pages in found.values() for page in pages]
-    _check(root, listed)
     return found
+
+
+def problems(root: Path) -> tuple[str, ...]:
+    """Return a sentence for each page of `docs` that is not listed exactly once, and for each missing file."""
+    listed = [page.path for pages in sections(root).values() for page in pages]
+    existing = {PurePosixPath(path.relative_to(root)) for path in (root / "docs").rglob("*.md")}
+    wrong = {
+        "is not listed": {path for path in existing - {LIST, *listed} if path.parent != DECISIONS},
+        "is listed twice": {path for path in listed if listed.count(path) > 1},
+        "is missing": {path for path in listed if not (root / path).is_file()},
+    }
+    return tuple(f"{path} {problem}" for problem, paths in wrong.items() for path in sorted(paths))
 
 
 def decisions(root: Path) -> Iterator[Page]:
@@ -76,27 +83,3 @@ def full_text(root: Path) -> str:
         if heading not in OPTIONAL
         for page in pages
     )
-
-
-def _check(root: Path, listed: list[PurePosixPath]) -> None:
-    existing = {PurePosixPath(path.relative_to(root)) for path in (root / "docs").rglob("*.md")}
-    unlisted = {path for path in existing - {LIST, *listed} if path.parent != DECISIONS}
-    wrong = {
-        "is not listed": sorted(unlisted),
-        "is listed twice": sorted({path for path in listed if listed.count(path) > 1}),
-        "is missing": sorted(path for path in listed if not (root / path).is_file()),
-    }
-    problems = [f"{path} {problem}" for problem, paths in wrong.items() for path in paths]
-    if problems:
-        raise ValueError(f"{LIST}: {', '.join(problems)}")
-
-
-def _normal(path: PurePosixPath) -> PurePosixPath:
-    """Return the path without `..`."""
-    parts: list[str] = []
-    for part in path.parts:
-        if part == "..":
-            parts.pop()
-        else:
-            parts.append(part)
-    return PurePosixPath(*parts)
