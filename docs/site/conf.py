@@ -29,7 +29,8 @@ version = release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="
 author = "The authors of foreask"
 project_copyright = f"{author}, Apache 2.0"
 root_doc = "README"
-extensions = ["myst_parser"]
+# The second one only writes `.nojekyll`, for hosts that hide folders such as `_static`.
+extensions = ["myst_parser", "sphinx.ext.githubpages"]
 include_patterns = ["*.md", "docs/**.md", "**/README.md"]
 exclude_patterns = [".*", "build", "dist", "tests", "**/node_modules"]
 suppress_warnings = ["toc.not_included"]  # the READMEs; `check_list` checks the pages of `docs`
