@@ -60,8 +60,13 @@ page-test: $(VENV)/.page ## test the page in a real browser (Debian's package ch
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update --quiet=2 && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 chromium >/dev/null; } || { echo "Chromium is missing: install your system's package, such as Debian's 'chromium'."; exit 1; }
 	$(IN) -m tests.support.twice tests/page tests/unit/test_page_logic.py --numprocesses 2 --dist loadfile --no-loadscope-reorder --budget $(PAGE_TESTS)
 
-check: $(VENV)/.dev ## check lint, formatting, types, imports between packages, prose, and links of the documentation
-	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy && $(VENV)/bin/lint-imports --no-logo --no-cache && $(IN) -m tests.page.types && $(IN) -m tests.support.prose --new && $(MAKE) --no-print-directory site
+check: $(VENV)/.dev ## check lint, formatting, types, imports between packages, the OpenAPI document, prose, and links of the documentation
+	$(IN) -m ruff check . && $(IN) -m ruff format --check .
+	$(IN) -m mypy
+	$(VENV)/bin/lint-imports --no-logo --no-cache && $(IN) -m tests.page.types
+	$(IN) -m cli openapi | $(IN) -m openapi_spec_validator -
+	$(IN) -m tests.support.prose --new
+	@$(MAKE) --no-print-directory site
 
 SITE_URL =
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import cache, partial
+from importlib.metadata import version
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.telemetry import TelemetryConfig
@@ -52,7 +54,7 @@ from shared.http.access.person_log import PersonLog
 from shared.http.access.query_budgets import QueryBudgets
 from shared.http.access.quotas import Quotas
 from shared.http.feature_routes import UndescribedEndpoint
-from shared.http.methods import refusals
+from shared.http.methods import heads, refusals
 from shared.http.queries.query_log import QueryLogWriter
 from shared.http.request_body import BodyMiddleware
 from shared.http.shutdown import Shutdown
@@ -83,7 +85,8 @@ _DESCRIPTION = """\
 Upload documents, wait until they are `ready`, then ask questions. A model generates the questions that each part of a \
 document answers, and a query is matched with these questions.
 
-This page is generated from `/openapi.json`. Errors are problem details (RFC 9457); `detail` contains the next step.
+This page is generated from `/openapi.json`. Errors are problem details (RFC 9457); `detail` contains the next step. \
+`info.version` is the version of the server. The version of the API is the first part of the addresses, `/v1`.
 """
 _TAGS = [
     {"name": "documents", "description": "Upload, follow, retry and delete documents."},
@@ -132,7 +135,7 @@ def _routes() -> tuple[BaseRoute, ...]:
 
     FastAPI prepares a route's models at its first request, and again for each application that includes its router.
     """
-    router = APIRouter()
+    router = APIRouter(generate_unique_id_function=openapi.operation_id)
     for part in _PARTS:
         router.include_router(part.router)
     for feature in FEATURE_ROUTES:
@@ -140,7 +143,7 @@ def _routes() -> tuple[BaseRoute, ...]:
             router.include_router(feature_router)
     router.include_router(budgets.operator_router)
     router.include_router(limits.operator_router)
-    return (FixedRoutes(router.routes), *refusals(router.routes), *router.routes)
+    return (FixedRoutes(router.routes), *refusals(router.routes), *heads(health.PROBES), *router.routes)
 
 
 def create(
@@ -171,9 +174,28 @@ def create(
         endpoints=endpoints,
         checks=checks,
     )
+    app = _application(lifespan)
+    app.add_middleware(RequestMiddleware, most=settings.api_max_requests)
+    app.add_middleware(BodyMiddleware, settings=settings)  # outside: a refused client keeps no slot
+    problems.install(app)
+    reference.install(app)
+    if settings.web_ui:
+        page.install(app)
+    for endpoint in endpoints:
+        endpoint.install(app)
+    return app
+
+
+def described() -> dict[str, Any]:
+    """Return the OpenAPI document, which is the same with all settings."""
+    return _application().openapi()
+
+
+def _application(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None) -> FastAPI:
+    """Return the described routes, without services and error replies."""
     app = FastAPI(
-        title="foreask",
-        version="1",
+        title="foreask API",
+        version=version("foreask"),
         summary="Asks the questions before your users do.",
         description=_DESCRIPTION,
         openapi_tags=[*_TAGS, *(dict(feature.tag) for feature in FEATURE_ROUTES if feature.tag)],
@@ -185,15 +207,7 @@ def create(
         telemetry=_NO_TELEMETRY,
         routes=list(_routes()),
     )
-    app.add_middleware(RequestMiddleware, most=settings.api_max_requests)
-    app.add_middleware(BodyMiddleware, settings=settings)  # outside: a refused client keeps no slot
-    problems.install(app)
     openapi.install(app)
-    reference.install(app)
-    if settings.web_ui:
-        page.install(app)
-    for endpoint in endpoints:
-        endpoint.install(app)
     return app
 
 

@@ -7,13 +7,16 @@ from datetime import timedelta
 from typing import Annotated
 
 from fastapi import Header
+from pydantic import WithJsonSchema
 
 LONGEST_WAIT = timedelta(seconds=60)  # many proxies time out then
 _WAIT = re.compile(r"\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(;.*)?", re.IGNORECASE)
 
 
+# A client may repeat the header. The schema says one text, because generators have no lists of headers.
 Preferences = Annotated[
     list[str] | None,
+    WithJsonSchema({"type": "string"}),
     Header(alias="prefer", description="`wait=30`: reply when the work is finished, or after 30 seconds"),
 ]
 

@@ -30,7 +30,7 @@ _UNANSWERED = {"batch": Unanswered.LATER, "bulk": Unanswered.LIVE}
 
 
 @router.get("", response_model=BatchPage, responses=problems(400, 401, 422, 503))
-async def page(
+async def list_batches(
     *,
     tenant: Reader,
     services: ServicesDep,
@@ -47,7 +47,7 @@ async def page(
 
 
 @router.get("/{batch_id}", response_model=BatchView, responses=problems(401, 404, 422, 503))
-async def get(batch_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
+async def get_batch(batch_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
     """Return a batch with its progress."""
     return JsonReply(await _view(await services.ledger[ShownBatches].get(tenant, batch_id), services.settings))
 
@@ -55,7 +55,7 @@ async def get(batch_id: UUID, tenant: Reader, services: ServicesDep) -> Response
 @router.post(
     "/{batch_id}/cancel", status_code=202, response_model=BatchView, responses=problems(401, 403, 404, 409, 422, 503)
 )
-async def cancel(
+async def cancel_batch(
     *,
     batch_id: UUID,
     tenant: Writer,

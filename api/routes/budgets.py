@@ -27,7 +27,7 @@ operator_router = APIRouter(
 
 
 @router.get("", response_model=BudgetList, responses=problems(401, 503))
-async def list_(tenant: Reader, services: ServicesDep) -> Response:
+async def list_budgets(tenant: Reader, services: ServicesDep) -> Response:
     """List the budgets of the tenant and their use, including budgets that an operator has set.
 
     A budget of the settings is listed once the tenant has generated questions.
@@ -36,7 +36,7 @@ async def list_(tenant: Reader, services: ServicesDep) -> Response:
 
 
 @router.put("", response_model=BudgetView, responses=problems(400, 401, 404, 409, 413, 415, 422, 503))
-async def set_(body: BudgetBody, tenant: Manager, services: ServicesDep) -> Response:
+async def set_budget(body: BudgetBody, tenant: Manager, services: ServicesDep) -> Response:
     """Set a budget, or change the limit of the budget with the same collection or job, period and unit.
 
     A budget stops exactly: before a call its highest possible cost is reserved, and calls that do not fit wait. Texts
@@ -48,25 +48,25 @@ async def set_(body: BudgetBody, tenant: Manager, services: ServicesDep) -> Resp
 
 
 @router.delete("/{budget_id}", status_code=204, responses=problems(401, 404, 422, 503))
-async def delete(budget_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+async def delete_budget(budget_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Delete a budget that a key of the tenant has set."""
     return await _delete(services, tenant, budget_id, SetBy.TENANT)
 
 
 @operator_router.get("", response_model=BudgetList, responses=problems(401, 422, 503))
-async def list_of_tenant(tenant: TenantName, services: ServicesDep) -> Response:
+async def list_tenant_budgets(tenant: TenantName, services: ServicesDep) -> Response:
     """List the budgets of a tenant and their use."""
     return await _list(services, tenant)
 
 
 @operator_router.put("", response_model=BudgetView, responses=problems(400, 401, 404, 409, 413, 415, 422, 503))
-async def set_for_tenant(body: BudgetBody, tenant: TenantName, services: ServicesDep) -> Response:
+async def set_tenant_budget(body: BudgetBody, tenant: TenantName, services: ServicesDep) -> Response:
     """Set a budget that the tenant can neither change nor delete; otherwise like `PUT /v1/budgets`."""
     return await _set(services, tenant, body, SetBy.OPERATOR)
 
 
 @operator_router.delete("/{budget_id}", status_code=204, responses=problems(401, 404, 422, 503))
-async def delete_of_tenant(budget_id: UUID, tenant: TenantName, services: ServicesDep) -> Response:
+async def delete_tenant_budget(budget_id: UUID, tenant: TenantName, services: ServicesDep) -> Response:
     """Delete a budget that an operator has set."""
     return await _delete(services, tenant, budget_id, SetBy.OPERATOR)
 

@@ -32,7 +32,7 @@ router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=S
     response_model=CalibrationView,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 502, 503),
 )
-async def calibrate(
+async def calibrate_collection(
     body: Annotated[CalibrateBody, LABELLED_BODY],
     name: CollectionName,
     caller: SpendingManager,
@@ -61,7 +61,7 @@ async def calibrate(
 
 
 @router.delete("/{name}/calibration", status_code=204, responses=problems(401, 404, 422, 503))
-async def reset(
+async def reset_calibration(
     name: CollectionName, tenant: Manager, services: ServicesDep, collection_cache: CollectionCacheDep
 ) -> Response:
     """Reset the channels to equal weights."""

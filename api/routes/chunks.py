@@ -86,7 +86,7 @@ class _Chunks:
     response_model=ChunkPage,
     responses=problems(400, 401, 404, 422, 503),
 )
-async def chunks(
+async def list_chunks(
     *,
     document_id: UUID,
     caller: ReadingCaller,
@@ -128,7 +128,7 @@ async def chunks(
 
 
 @router.get("/v1/chunks/{chunk_id}", response_model=ChunkInContextView, responses=problems(401, 404, 422, 503))
-async def chunk(
+async def get_chunk(
     *, chunk_id: UUID, caller: ReadingCaller, services: ServicesDep, before: _Neighbours = 1, after: _Neighbours = 1
 ) -> Response:
     """Return a chunk, its document and its neighbours, in the version that queries see, else in the newest."""
@@ -156,7 +156,7 @@ def _shown(chunk: ChunkDetail, caller: Caller) -> ChunkDetail:
     status_code=204,
     responses=problems(400, 401, 404, 413, 415, 422, 503),
 )
-async def change_question(
+async def update_chunk_question(
     body: QuestionChange, chunk_id: UUID, request: Request, tenant: Manager, services: ServicesDep
 ) -> Response:
     """Disable or enable a generated or ready-made question of a chunk.

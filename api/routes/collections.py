@@ -48,7 +48,7 @@ _OUTDATED = "Whether only documents are parsed that an older reader has read: se
 
 
 @router.get("", response_model=CollectionPage, responses=problems(400, 401, 422, 503))
-async def page(
+async def list_collections(
     tenant: Reader,
     services: ServicesDep,
     sizes: SizesDep,
@@ -64,7 +64,7 @@ async def page(
 
 
 @router.get("/{name}", response_model=CollectionView, responses=problems(401, 404, 422, 503))
-async def get(name: CollectionName, tenant: Reader, services: ServicesDep, sizes: SizesDep) -> Response:
+async def get_collection(name: CollectionName, tenant: Reader, services: ServicesDep, sizes: SizesDep) -> Response:
     """Return a collection: its options, and the number of its documents and points."""
     collection = await services.ledger[Collections].get(tenant, name)
     return JsonReply(await _whole_view(tenant, collection, services, sizes))
@@ -78,7 +78,7 @@ async def get(name: CollectionName, tenant: Reader, services: ServicesDep, sizes
         *(400, 401, 409, 413, 415, 422, 503),
     ),
 )
-async def put(
+async def put_collection(
     change: Annotated[CollectionChange, PROMPT_BODY],
     name: CollectionName,
     tenant: Manager,
@@ -115,7 +115,7 @@ async def put(
 @router.post(
     "/{name}/reindex", status_code=202, response_model=ReindexReply, responses=problems(401, 404, 409, 422, 503)
 )
-async def reindex(
+async def reindex_collection(
     name: CollectionName,
     tenant: Manager,
     services: ServicesDep,

@@ -27,8 +27,10 @@ from shared.storage.references import Originals, Reference, is_reference
 router = APIRouter(prefix="/v1/documents/{document_id}", tags=["documents"])
 
 _PAGE = 200  # chunks
-_ANY: dict[str, Any] = {"*/*": {"schema": {}}}  # the media type of the upload; without one, application/octet-stream
-_IMAGE: dict[str, Any] = {"image/webp": {"schema": {"type": "string", "format": "binary"}}}
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
+# The media type of the upload; without one, application/octet-stream, which generators of clients know as bytes.
+_ANY: dict[str, Any] = {"application/octet-stream": _BYTES, "*/*": {"schema": {}}}
+_IMAGE: dict[str, Any] = {"image/webp": _BYTES}
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 # An untrusted file may be a page with scripts, which must not run as a part of this server's.
 _SAFE = {"content-security-policy": "sandbox; default-src 'none'", "x-content-type-options": "nosniff"}
@@ -48,7 +50,7 @@ PageNumber = Annotated[int, Path(ge=1, le=2**31 - 1, description="Number of the 
         *(401, 404, 416, 422, 503),
     ),
 )
-async def content(
+async def get_document_content(
     request: Request, document_id: UUID, caller: LiveReadingCaller, services: ServicesDep, version: Version = "latest"
 ) -> Response:
     """Download the uploaded bytes, or one range of them; the headers keep browsers from executing them.
@@ -88,7 +90,7 @@ async def content(
     response_class=Response,
     responses=replies({200: {"description": "The page", "content": _IMAGE}}, 401, 404, 422, 503),
 )
-async def image(  # noqa: PLR0917 - parameters of a request
+async def get_page_image(  # noqa: PLR0917 - parameters of a request
     request: Request,
     document_id: UUID,
     number: PageNumber,
@@ -114,7 +116,7 @@ async def image(  # noqa: PLR0917 - parameters of a request
     response_class=Response,
     responses=replies({200: {"description": "The text", "content": _TEXT}}, 401, 404, 422, 503),
 )
-async def text(
+async def get_document_text(
     document_id: UUID, caller: LiveReadingCaller, services: ServicesDep, version: Version = "latest"
 ) -> Response:
     """Return the extracted text, in which the spans of chunks count characters.

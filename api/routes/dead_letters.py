@@ -38,7 +38,7 @@ _RESOLVING_STATUSES = (400, 401, 404, 413, 415, 422, 503)
 
 
 @router.get("", response_model=DeadLetterPage, responses=problems(400, 401, 404, 422, 503))
-async def page(
+async def list_dead_letters(
     *,
     tenant: Reader,
     services: ServicesDep,
@@ -59,7 +59,7 @@ async def page(
 
 
 @router.get("/reasons", response_model=DeadReasons, responses=problems(401, 404, 422, 503))
-async def reasons(
+async def list_dead_letter_reasons(
     *,
     tenant: Reader,
     services: ServicesDep,
@@ -74,7 +74,7 @@ async def reasons(
 
 
 @router.get("/{letter_id}", response_model=DeadLetterHistory, responses=problems(401, 404, 422, 503))
-async def get(letter_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
+async def get_dead_letter(letter_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
     """Return a dead letter with its failed attempts."""
     return JsonReply(DeadLetterHistory.of(await services.ledger[DeadLetters].get(tenant, letter_id)))
 
@@ -85,7 +85,7 @@ async def get(letter_id: UUID, tenant: Reader, services: ServicesDep) -> Respons
     response_model=DeadLettersResolved,
     responses=problems(*_RESOLVING_STATUSES),
 )
-async def retry(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep) -> Response:
+async def retry_dead_letters(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep) -> Response:
     """Give dead letters another round of attempts. Paid questions are not generated again.
 
     A page starts the next version of its document, in which all its unread pages are read again. Queries see the
@@ -105,7 +105,7 @@ async def retry(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep
     response_model=DeadLettersResolved,
     responses=problems(*_RESOLVING_STATUSES),
 )
-async def discard(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep) -> Response:
+async def discard_dead_letters(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep) -> Response:
     """Discard dead letters permanently.
 
     A chunk that queries find by its text is retained. A failed document reverts to the visible version; a document

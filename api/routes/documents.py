@@ -39,7 +39,7 @@ from shared.http.openapi import NDJSON, json_lines, json_or_form, line_replies, 
 from shared.http.problems import UnsupportedMedia
 from shared.http.replies import JsonReply
 from shared.http.request_body import body_of
-from shared.http.schemas.common import CollectionName
+from shared.http.schemas.common import ONE_LINE, CollectionName
 from shared.http.state import CollectionCacheDep, QuotasDep, ServicesDep, ShutdownDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.documents.descriptions import Descriptions
@@ -86,7 +86,7 @@ router = APIRouter(prefix="/v1/documents", tags=["documents"], route_class=Stric
     ),
     openapi_extra=json_or_form(DocumentBody),
 )
-async def submit(
+async def upload_document(
     *,
     request: Request,
     tenant: Writer,
@@ -121,7 +121,7 @@ async def submit(
     responses=replies({200: line_replies(BatchResult)}, *(400, 401, 404, 409, 413, 415, 422, 503)),
     openapi_extra=json_lines(BatchLine),
 )
-async def submit_batch(
+async def upload_documents(
     *,
     request: Request,
     tenant: Writer,
@@ -154,7 +154,7 @@ async def submit_batch(
 
 
 @router.get("", response_model=DocumentPage, responses=problems(400, 401, 404, 422, 503))
-async def page(
+async def list_documents(
     *,
     caller: ReadingCaller,
     services: ServicesDep,
@@ -162,7 +162,7 @@ async def page(
     collection: Annotated[CollectionName | None, Query()] = None,
     state: Annotated[str | None, Query(pattern=_STATES, max_length=200, description=_SEVERAL)] = None,
     external_id: Annotated[ExternalId | None, Query()] = None,
-    q: Annotated[str | None, Query(min_length=1, max_length=200, pattern=r"^\P{Cc}+$", description=_WORDS)] = None,
+    q: Annotated[str | None, Query(min_length=1, max_length=200, pattern=ONE_LINE, description=_WORDS)] = None,
     sort: Annotated[Order, Query(description=_SORTS)] = "newest",
     outdated: Annotated[bool, Query(description=_OUTDATED)] = False,
     job: Annotated[UUID | None, Query(description=_OF_JOB)] = None,
@@ -199,7 +199,7 @@ async def page(
 
 
 @router.delete("", response_model=DeletedDocuments, responses=problems(401, 422, 503))
-async def delete_several(
+async def delete_documents(
     tenant: Writer,
     services: ServicesDep,
     ids: Annotated[list[UUID], Query(alias="id", min_length=1, max_length=_MOST_IDS)],
@@ -219,7 +219,7 @@ async def delete_several(
 
 
 @router.get("/{document_id}", response_model=DocumentView, responses=problems(401, 404, 422, 503))
-async def get(document_id: UUID, caller: ReadingCaller, services: ServicesDep) -> Response:
+async def get_document(document_id: UUID, caller: ReadingCaller, services: ServicesDep) -> Response:
     """Return a document with its progress. While it waits, `error` is the reason."""
     document = await services.ledger[Documents].get(caller.tenant, document_id, principals=caller.principals)
     document = replace(document, error=await reason_of(document, caller.tenant, services))
@@ -231,7 +231,7 @@ async def get(document_id: UUID, caller: ReadingCaller, services: ServicesDep) -
     response_model=DocumentView,
     responses=problems(400, 401, 404, 413, 415, 422, 503),
 )
-async def describe(change: DocumentChange, document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
+async def update_document(change: DocumentChange, document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
     """Change a document's title, metadata or readers: no text is embedded and no question generated again.
 
     Filters and replies use the new values as soon as Qdrant answers. Persons who may not read it any more
@@ -247,7 +247,7 @@ async def describe(change: DocumentChange, document_id: UUID, tenant: Writer, se
 
 
 @router.delete("/{document_id}", status_code=204, responses=problems(401, 404, 422, 503))
-async def delete(document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
+async def delete_document(document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
     """Delete a document. It is invisible to every caller at once; its points are deleted as soon as Qdrant answers."""
     deleted = await services.ledger[Documents].delete(tenant, document_id)
     with suppress(Transient):  # the scheduler deletes the points when Qdrant is available again
@@ -258,7 +258,7 @@ async def delete(document_id: UUID, tenant: Writer, services: ServicesDep) -> Re
 @router.post(
     "/{document_id}/retry", status_code=202, response_model=DocumentView, responses=problems(401, 404, 409, 422, 503)
 )
-async def retry(document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
+async def retry_document(document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
     """Give a failed document, or the unread pages and dead chunks of a degraded one, another round of attempts.
 
     A degraded document without dead letters is read again if it is `outdated`. Otherwise it is answered 409: another

@@ -50,7 +50,7 @@ _HEARTBEAT_SECONDS = 15.0
         429,
     ),
 )
-async def events(
+async def follow_events(
     *,
     request: Request,
     tenant: Reader,

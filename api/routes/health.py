@@ -11,13 +11,14 @@ from shared.http.replies import JsonReply
 from shared.http.state import ShutdownDep
 
 router = APIRouter(prefix="/health", tags=["health"])
+PROBES = ("/health/live", "/health/ready")  # monitors send HEAD, too
 
 _DAMAGED = "The index of {} collections is being compared with the ledger and repaired: see `foreask status`."
 _REQUIRED = {"ledger", "uploads"}  # no upload can be accepted without both
 
 
 @router.get("/live", response_model=LiveReply)
-async def live() -> Response:
+async def get_liveness() -> Response:
     """Report that the process is alive."""
     return JsonReply(LiveReply())
 
@@ -27,7 +28,7 @@ async def live() -> Response:
     response_model=ReadyReply,
     responses={503: {"model": ReadyReply, "description": "No upload can be accepted"}},
 )
-async def ready(readiness: ReadinessDep, shutdown: ShutdownDep) -> Response:
+async def get_readiness(readiness: ReadinessDep, shutdown: ShutdownDep) -> Response:
     """Return the unavailable components.
 
     200 `ready`, or `degraded` while the broker or Qdrant is unavailable: uploads are still accepted, nothing is lost,

@@ -53,7 +53,7 @@ _HEARTBEAT_SECONDS = 15.0
         *(400, 401, 409, 413, 415, 422, 503),
     ),
 )
-async def create(
+async def create_job(
     body: JobBody, tenant: Writer, services: ServicesDep, readiness: ReadinessDep, collection_cache: CollectionCacheDep
 ) -> Response:
     """Open a load. Its documents are uploaded with its id as `job`; then close it.
@@ -69,7 +69,7 @@ async def create(
 
 
 @router.get("", response_model=JobPage, responses=problems(400, 401, 422, 503))
-async def page(
+async def list_jobs(
     *,
     tenant: Reader,
     services: ServicesDep,
@@ -88,7 +88,7 @@ async def page(
 
 
 @router.get("/{job_id}", response_model=JobView, responses=problems(401, 404, 422, 503))
-async def get(job_id: UUID, tenant: Reader, services: ServicesDep, readiness: ReadinessDep) -> Response:
+async def get_job(job_id: UUID, tenant: Reader, services: ServicesDep, readiness: ReadinessDep) -> Response:
     """Return a job with its progress."""
     return JsonReply(await _view(await services.ledger[Jobs].get(tenant, job_id), tenant, services, readiness))
 
@@ -107,7 +107,7 @@ async def get(job_id: UUID, tenant: Reader, services: ServicesDep, readiness: Re
         *(401, 404, 422, 429, 503),
     ),
 )
-async def events(
+async def follow_job(
     *,
     request: Request,
     job_id: UUID,
@@ -124,13 +124,13 @@ async def events(
 
 
 @router.post("/{job_id}/close", response_model=JobView, responses=problems(401, 404, 409, 422, 503))
-async def close(job_id: UUID, tenant: Writer, services: ServicesDep, readiness: ReadinessDep) -> Response:
+async def close_job(job_id: UUID, tenant: Writer, services: ServicesDep, readiness: ReadinessDep) -> Response:
     """Close a load: it accepts no more documents, and ends when its documents are finished."""
     return JsonReply(await _view(await services.ledger[Jobs].close(tenant, job_id), tenant, services, readiness))
 
 
 @router.post("/{job_id}/pause", response_model=JobView, responses=problems(401, 403, 404, 409, 422, 503))
-async def pause(
+async def pause_job(
     request: Request, job_id: UUID, tenant: Writer, services: ServicesDep, readiness: ReadinessDep
 ) -> Response:
     """Pause a load, a sync or a reindex: no document is parsed, no questions are generated and nothing is indexed.
@@ -144,7 +144,7 @@ async def pause(
 
 
 @router.post("/{job_id}/resume", response_model=JobView, responses=problems(401, 403, 404, 409, 422, 503))
-async def resume(
+async def resume_job(
     request: Request, job_id: UUID, tenant: Writer, services: ServicesDep, readiness: ReadinessDep
 ) -> Response:
     """Resume a paused load, sync or reindex. A reindex needs a key with the scope `manage`.
@@ -160,7 +160,7 @@ async def resume(
 @router.post(
     "/{job_id}/cancel", status_code=202, response_model=JobView, responses=problems(401, 403, 404, 409, 422, 503)
 )
-async def cancel(
+async def cancel_job(
     request: Request, job_id: UUID, tenant: Writer, services: ServicesDep, readiness: ReadinessDep
 ) -> Response:
     """Cancel a load, a sync or a reindex. It gets no more documents, and its documents in progress are finished.

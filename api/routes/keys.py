@@ -39,7 +39,7 @@ _FILTER_MAX_BYTES = 8 * 1024  # each process caches thousands of keys
     response_model=NewKeyView,
     responses=problems(400, 401, 409, 413, 415, 422),
 )
-async def create(
+async def create_key(
     request: Request, body: KeyBody, tenant: Manager, services: ServicesDep, key_cache: KeyCacheDep
 ) -> Response:
     """Create a key of the tenant. Only this reply contains it: the server stores its hash.
@@ -56,7 +56,7 @@ async def create(
 
 
 @router.get("", response_model=KeyPage, responses=problems(400, 401, 422))
-async def page(
+async def list_keys(
     tenant: Manager, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
 ) -> Response:
     """List the tenant's keys, newest first, including those revoked or expired in the last 90 days.
@@ -76,7 +76,7 @@ async def page(
 
 
 @router.patch("/{key_id}", response_model=KeyView, responses=problems(400, 401, 404, 409, 413, 415, 422))
-async def change(
+async def update_key(
     *, request: Request, body: KeyChange, key_id: UUID, tenant: Manager, services: ServicesDep, key_cache: KeyCacheDep
 ) -> Response:
     """Change the limits or the end of a key. Within five seconds, every process of the API uses them.
@@ -91,7 +91,7 @@ async def change(
 
 
 @router.delete("/{key_id}", status_code=204, responses=problems(401, 403, 404, 422))
-async def revoke(
+async def revoke_key(
     *, request: Request, key_id: UUID, tenant: Manager, services: ServicesDep, key_cache: KeyCacheDep
 ) -> Response:
     """Revoke a key. Within five seconds, no process of the API accepts it.

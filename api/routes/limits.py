@@ -30,13 +30,13 @@ operator_router = APIRouter(
 
 
 @router.get("", response_model=TenantLimitList, responses=problems(401, 503))
-async def list_(tenant: Reader, services: ServicesDep) -> Response:
+async def list_limits(tenant: Reader, services: ServicesDep) -> Response:
     """List the limits of the tenant and their use. The server's settings define them."""
     return await _list(services, tenant)
 
 
 @operator_router.get("", response_model=TenantLimitList, responses=problems(401, 422, 503))
-async def list_of_tenant(tenant: TenantName, services: ServicesDep) -> Response:
+async def list_tenant_limits(tenant: TenantName, services: ServicesDep) -> Response:
     """List the limits of a tenant and their use."""
     return await _list(services, tenant)
 

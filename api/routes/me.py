@@ -31,7 +31,7 @@ router = APIRouter(prefix="/v1/me", tags=["keys"])
 
 
 @router.get("", response_model=MeView, responses=problems(401, 503))
-async def me(caller: AnyCaller, services: ServicesDep) -> Response:
+async def get_me(caller: AnyCaller, services: ServicesDep) -> Response:
     """Return the key's tenant and permissions, and facts about the server for clients."""
     settings = services.settings
     reply = MeView(

@@ -40,7 +40,7 @@ _AT_ONCE = 4  # tenants whose backlogs are read concurrently, with about ten con
 
 
 @router.get("/status", response_model=DeploymentView, responses=problems(401))
-async def status(services: ServicesDep) -> Response:
+async def get_operator_status(services: ServicesDep) -> Response:
     """Show the documents, chunks and open work of all tenants together."""
     tenants = services.ledger[Tenants]
     counts = await tenants.counts_of_all()
@@ -63,7 +63,7 @@ async def status(services: ServicesDep) -> Response:
 
 
 @router.get("/tenants", response_model=TenantPage, responses=problems(400, 401, 422))
-async def page(services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None) -> Response:
+async def list_tenants(services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None) -> Response:
     """List the tenants by name, each with its documents, chunks and open work."""
     rows = await services.ledger[Tenants].page(
         after=paging.read_cursor(cursor, paging.read_name) or "", limit=limit + 1
@@ -75,7 +75,7 @@ async def page(services: ServicesDep, limit: paging.Limit = 50, cursor: paging.C
 
 
 @router.get("/tenants/{tenant}/collections", response_model=TenantCollectionPage, responses=problems(400, 401, 422))
-async def collections(
+async def list_tenant_collections(
     tenant: TenantName, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
 ) -> Response:
     """List a tenant's collections by name."""

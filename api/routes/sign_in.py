@@ -45,7 +45,7 @@ SignInDep = Annotated[SignIn, Depends(_Required())]
 
 
 @router.get("", response_model=SignInView, responses=problems(503))
-async def provider(identities: IdentitiesDep) -> Response:
+async def get_sign_in(identities: IdentitiesDep) -> Response:
     """Return whether persons can sign in on the page, and the addresses of the identity provider.
 
     503 if the provider cannot be reached.
@@ -65,7 +65,7 @@ async def provider(identities: IdentitiesDep) -> Response:
 
 
 @router.post("/token", response_model=SignedInView, responses=problems(400, 401, 404, 413, 415, 422, 502))
-async def redeem(body: SignInBody, sign_in: SignInDep) -> Response:
+async def redeem_code(body: SignInBody, sign_in: SignInDep) -> Response:
     """Redeem a code that the identity provider has sent to the page.
 
     The server sends it to the provider as the page's client, checks the nonce in the ID token, and returns the access
@@ -84,7 +84,7 @@ async def redeem(body: SignInBody, sign_in: SignInDep) -> Response:
 
 
 @router.post("/refresh", response_model=SignedInView, responses=problems(400, 401, 404, 413, 415, 422, 502))
-async def refresh(body: RefreshBody, sign_in: SignInDep) -> Response:
+async def refresh_token(body: RefreshBody, sign_in: SignInDep) -> Response:
     """Return a new token of a person who is signed in."""
     form = {"grant_type": "refresh_token", "refresh_token": body.refresh_token}
     return JsonReply(SignedInView.of(await sign_in.redeem(form)), headers=_NOT_STORED)

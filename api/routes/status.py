@@ -40,7 +40,7 @@ router = APIRouter(prefix="/v1", tags=["status"])
 
 
 @router.get("/status", response_model=StatusView, responses=problems(401, 503))
-async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep) -> Response:
+async def get_status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep) -> Response:
     """Return the tenant's open work by stage, its dead letters, its rate, its costs, and the limits that slow it.
 
     `unserved` counts the chunks with an embedding that the API's settings do not contain. They are not dead, but they
@@ -80,7 +80,7 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
 
 
 @router.post("/status/resume", response_model=ResumedView, responses=problems(401, 503))
-async def resume(tenant: Writer, services: ServicesDep) -> Response:
+async def resume_load(tenant: Writer, services: ServicesDep) -> Response:
     """Resume the tenant's load, if it is paused because most replies of the language model could not be used.
 
     Without this, one chunk is tried every few minutes, and the load continues when its reply is usable.
@@ -91,7 +91,7 @@ async def resume(tenant: Writer, services: ServicesDep) -> Response:
 
 
 @router.get("/status/history", response_model=HistoryReply, responses=problems(400, 401, 422, 503))
-async def history(
+async def get_status_history(
     tenant: Reader,
     services: ServicesDep,
     minutes: Annotated[int, Query(ge=1, le=1440, description="Number of minutes, including the current one")] = 60,

@@ -19,7 +19,7 @@ router = APIRouter(prefix="/v1/uploads", tags=["documents"], route_class=StrictR
 @router.post(
     "", status_code=201, response_model=UploadOffer, responses=problems(400, 401, 409, 413, 415, 422, 429, 503)
 )
-async def offer(body: UploadBody, tenant: Writer, services: ServicesDep, quotas: QuotasDep) -> Response:
+async def create_upload(body: UploadBody, tenant: Writer, services: ServicesDep, quotas: QuotasDep) -> Response:
     """Return an address of the object store for the bytes of one document.
 
     Send them by PUT, then submit the document by `POST /v1/documents` with `{"upload": …}`. The bytes count towards the

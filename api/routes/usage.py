@@ -24,7 +24,7 @@ router = APIRouter(prefix="/v1", tags=["status"])
 
 
 @router.get("/usage", response_model=UsageReply, responses=problems(400, 401, 422, 503))
-async def usage(
+async def get_usage(
     tenant: Reader,
     services: ServicesDep,
     by: UsageKey = "day",

@@ -21,7 +21,7 @@ from shared.domain.access.persons import readers_of, stored_readers
 from shared.domain.corpus.document_fields import MOST_ID_BYTES, MOST_TITLE_CHARS, problem_of_id, stored_metadata
 from shared.domain.errors import InvalidInput
 from shared.domain.states import DocumentState
-from shared.http.schemas.common import DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
+from shared.http.schemas.common import DOCUMENT_ID, ONE_LINE, BodyModel, CollectionName, ReplyModel, example
 from shared.http.schemas.problems import ProblemDetails
 from shared.services.prices import price_by_tier
 from shared.settings import Settings
@@ -57,7 +57,7 @@ ExternalId = Annotated[
     Field(
         min_length=1,
         max_length=MOST_ID_BYTES,
-        pattern=r"^\P{Cc}+$",
+        pattern=ONE_LINE,
         description=f"Your own identifier of the document, at most {MOST_ID_BYTES:,} bytes",
     ),
     AfterValidator(_id),

@@ -24,7 +24,7 @@ class WorkerRole(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    for command in (up, demo, api, worker, scheduler, health, schema, config):
+    for command in (up, demo, api, worker, scheduler, health, schema, config, openapi):
         app.command()(command)
 
 
@@ -125,6 +125,15 @@ def config() -> None:
 
     for setting in load().described():
         print(f"{setting.variable}={setting.value}  # {setting.origin}")
+
+
+def openapi() -> None:
+    """Print the OpenAPI document of this release, from which generators make clients."""
+    import json
+
+    from api.app import described
+
+    print(json.dumps(described(), indent=2))
 
 
 def _become(module: str, *arguments: str) -> NoReturn:

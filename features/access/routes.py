@@ -30,7 +30,7 @@ _MOST_READERS = 1_000
 @router.post(
     "/access-checks", response_model=AccessCheckReply, responses=problems(400, 401, 403, 404, 413, 415, 422, 503)
 )
-async def check(body: AccessCheckBody, tenant: Manager, services: ServicesDep) -> Response:
+async def check_access(body: AccessCheckBody, tenant: Manager, services: ServicesDep) -> Response:
     """Return whether a person reads a document, and why. It needs the scope `manage`, and nothing is recorded."""
     person = person_of(body.user, body.groups)
     principals = person.principals(reads_unset=services.settings.readable_by_default == EVERYONE)
@@ -45,7 +45,7 @@ async def check(body: AccessCheckBody, tenant: Manager, services: ServicesDep) -
 
 
 @router.get("/access-review", response_model=AccessReview, responses=problems(401, 404, 422, 503))
-async def review(
+async def review_access(
     tenant: Manager,
     services: ServicesDep,
     collection: Annotated[CollectionName | None, Query(description="Only documents of this collection")] = None,

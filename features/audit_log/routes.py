@@ -17,6 +17,7 @@ from shared.http.access.auth import Manager, Operator
 from shared.http.feature_routes import FeatureRoutes
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
+from shared.http.schemas.common import ONE_LINE
 from shared.http.state import ServicesDep
 from shared.services.api import ApiServices
 
@@ -26,18 +27,19 @@ AUDIT_LOG_ROUTES = FeatureRoutes(
     (router, operator_router), {"name": "audit", "description": "Recorded changes of settings, with their authors."}
 )
 
-_TEXT = r"^\P{Cc}+$"
 _OfObject = Annotated[ObjectKind | None, Query(description="Only changes of this kind of object")]
 _OfName = Annotated[
-    str | None, Query(min_length=1, max_length=500, pattern=_TEXT, description="Only changes of objects of this name")
+    str | None,
+    Query(min_length=1, max_length=500, pattern=ONE_LINE, description="Only changes of objects of this name"),
 ]
 _ByActor = Annotated[
-    str | None, Query(min_length=1, max_length=100, pattern=_TEXT, description="Only changes by the key of this name")
+    str | None,
+    Query(min_length=1, max_length=100, pattern=ONE_LINE, description="Only changes by the key of this name"),
 ]
 
 
 @router.get("", response_model=AuditPage, responses=problems(400, 401, 422, 503))
-async def page(  # noqa: PLR0917  the filters of a list
+async def list_audit_entries(  # noqa: PLR0917  the filters of a list
     tenant: Manager,
     services: ServicesDep,
     object: _OfObject = None,  # noqa: A002  the parameter's name
@@ -57,7 +59,7 @@ async def page(  # noqa: PLR0917  the filters of a list
 
 
 @operator_router.get("", response_model=TenantAuditPage, responses=problems(400, 401, 422, 503))
-async def page_of_operators(  # noqa: PLR0917  the filters of a list
+async def list_operator_audit_entries(  # noqa: PLR0917  the filters of a list
     services: ServicesDep,
     object: _OfObject = None,  # noqa: A002  the parameter's name
     name: _OfName = None,

@@ -63,14 +63,14 @@ BuildNumber = Annotated[int, Path(ge=1, le=2**31 - 1, description="Number of the
 
 
 @router.get("", response_model=BuildList, responses=problems(401, 404, 422, 503))
-async def page(name: CollectionName, tenant: Reader, services: ServicesDep) -> Response:
+async def list_builds(name: CollectionName, tenant: Reader, services: ServicesDep) -> Response:
     """List the builds of a collection: the live build, and builds that are being filled or follow it."""
     builds = await services.ledger[Builds].list(tenant, name)
     return JsonReply(BuildList(items=await _views(builds, services)))
 
 
 @router.get("/{number}", response_model=BuildView, responses=problems(401, 404, 422, 503))
-async def get(name: CollectionName, number: BuildNumber, tenant: Reader, services: ServicesDep) -> Response:
+async def get_build(name: CollectionName, number: BuildNumber, tenant: Reader, services: ServicesDep) -> Response:
     """Return a build and its progress."""
     return JsonReply(await _view(await services.ledger[Builds].get(tenant, name, number), services))
 
@@ -81,7 +81,7 @@ async def get(name: CollectionName, number: BuildNumber, tenant: Reader, service
     response_model=BuildView,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 503),
 )
-async def create(
+async def create_build(
     change: Annotated[MigrationBody, PROMPT_BODY], name: CollectionName, tenant: Manager, services: ServicesDep
 ) -> Response:
     """Start a build: the collection's documents are parsed, generated and indexed next to the live build.
@@ -96,19 +96,19 @@ async def create(
 
 
 @router.post("/{number}/pause", response_model=BuildView, responses=problems(401, 404, 409, 422, 503))
-async def pause(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
+async def pause_build(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
     """Pause the fill of a build; work in progress continues. Uploads and edits still reach the build."""
     return JsonReply(await _view(await services.ledger[Builds].pause(tenant, name, number), services))
 
 
 @router.post("/{number}/resume", response_model=BuildView, responses=problems(401, 404, 409, 422, 503))
-async def resume(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
+async def resume_build(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
     """Resume the fill of a paused build."""
     return JsonReply(await _view(await services.ledger[Builds].resume(tenant, name, number), services))
 
 
 @router.delete("/{number}", status_code=202, response_model=BuildView, responses=problems(401, 404, 409, 422, 503))
-async def drop(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
+async def drop_build(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
     """Delete a build that is not live, with its points. Paid questions are retained."""
     return JsonReply(await _view(await services.ledger[Builds].drop(tenant, name, number), services), 202)
 
@@ -118,7 +118,7 @@ async def drop(name: CollectionName, number: BuildNumber, tenant: Manager, servi
     response_model=BuildView,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 503),
 )
-async def switch(
+async def switch_to_build(
     *,
     body: SwitchBody,
     name: CollectionName,
@@ -153,7 +153,7 @@ async def switch(
         *(400, 401, 404, 409, 413, 415, 422, 502, 503),
     ),
 )
-async def gate(
+async def start_gate(
     *,
     request: Request,
     body: Annotated[GateBody, LABELLED_BODY],

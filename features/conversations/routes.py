@@ -32,7 +32,7 @@ _Limit = Annotated[int, Query(ge=1, le=20, description="Maximum number of items 
 
 
 @router.get("", response_model=ConversationPage, responses=problems(400, 401, 404, 422, 503))
-async def page(
+async def list_conversations(
     request: Request, _: Asker, services: ServicesDep, limit: _Limit = 20, cursor: paging.Cursor = None
 ) -> Response:
     """List the conversations of the key, the last changed first. They contain no passages."""
@@ -48,7 +48,7 @@ async def page(
     response_model=StoredConversationView,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 503),
 )
-async def put(
+async def put_conversation(
     request: Request,
     conversation_id: ConversationId,
     body: Annotated[ConversationBody, _MAX_BODY],
@@ -67,7 +67,9 @@ async def put(
 
 
 @router.delete("/{conversation_id}", status_code=204, responses=problems(401, 404, 422, 503))
-async def delete(request: Request, conversation_id: ConversationId, _: Asker, services: ServicesDep) -> Response:
+async def delete_conversation(
+    request: Request, conversation_id: ConversationId, _: Asker, services: ServicesDep
+) -> Response:
     """Delete a conversation of the key."""
     owner, _days = _required(request, services.settings)
     await services.ledger[Conversations].delete(owner, conversation_id)
@@ -75,7 +77,7 @@ async def delete(request: Request, conversation_id: ConversationId, _: Asker, se
 
 
 @router.delete("", status_code=204, responses=problems(401, 404, 503))
-async def delete_all(request: Request, _: Asker, services: ServicesDep) -> Response:
+async def delete_conversations(request: Request, _: Asker, services: ServicesDep) -> Response:
     """Delete all conversations of the key."""
     owner, _days = _required(request, services.settings)
     await services.ledger[Conversations].delete_all(owner)

@@ -51,7 +51,7 @@ _Confirmation = Annotated[str | None, Query(description="Required: the tenant's 
 @router.delete(
     "/collections/{name}", status_code=202, response_model=ErasureView, responses=problems(401, 404, 422, 503)
 )
-async def erase_collection(
+async def delete_collection(
     name: CollectionName, tenant: Manager, services: ServicesDep, collection_cache: CollectionCacheDep
 ) -> Response:
     """Erase a collection with everything derived from it. It is invisible from now on.
@@ -64,7 +64,7 @@ async def erase_collection(
 
 
 @router.post("/erasure-previews", response_model=ErasurePreviewView, responses=problems(400, 401, 404, 422, 503))
-async def preview(body: ErasurePreviewRequest, tenant: Manager, services: ServicesDep) -> Response:
+async def preview_erasure(body: ErasurePreviewRequest, tenant: Manager, services: ServicesDep) -> Response:
     """Find the documents and the users' records in which texts that name a person occur. Nothing is changed.
 
     All texts are read, in pages of some seconds: send the request again with `next_cursor` until it is null, and add up
@@ -102,7 +102,7 @@ async def erase_person(body: PersonErasure, tenant: Manager, services: ServicesD
 
 
 @router.get("/erasures", response_model=ErasurePage, responses=problems(400, 401, 422, 503))
-async def page(
+async def list_erasures(
     tenant: Manager, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
 ) -> Response:
     """List erasures, newest first."""
@@ -117,7 +117,7 @@ async def page(
     response_model=ErasureCheckView,
     responses=problems(401, 404, 422, 503),
 )
-async def remains_of(erasure_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+async def get_remaining_data(erasure_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Search PostgreSQL and Qdrant for leftovers of an erasure, which may take a while. Backups are not covered."""
     erasure = await services.ledger[Erasures].get(erasure_id, tenant)
     locations = [RemainingPartView.of(each) for each in await erasure_check_of(services.parts).of_erasure(erasure)]
@@ -125,7 +125,7 @@ async def remains_of(erasure_id: UUID, tenant: Manager, services: ServicesDep) -
 
 
 @router.get("/erasures/{erasure_id}", response_model=ErasureView, responses=problems(401, 404, 422, 503))
-async def get(erasure_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+async def get_erasure(erasure_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Return the progress of an erasure."""
     return JsonReply(ErasureView.of(await services.ledger[Erasures].get(erasure_id, tenant)))
 
@@ -154,7 +154,7 @@ async def erase_tenant(
 
 
 @operator_router.get("/erasures/{erasure_id}", response_model=ErasureView, responses=problems(401, 404, 422, 503))
-async def get_of_any_tenant(erasure_id: UUID, services: ServicesDep) -> Response:
+async def get_operator_erasure(erasure_id: UUID, services: ServicesDep) -> Response:
     """Return the progress of an erasure of any tenant."""
     return JsonReply(ErasureView.of(await services.ledger[Erasures].get(erasure_id)))
 
@@ -162,7 +162,7 @@ async def get_of_any_tenant(erasure_id: UUID, services: ServicesDep) -> Response
 @operator_router.get(
     "/tenants/{tenant}/remaining-data", response_model=RemainingDataView, responses=problems(401, 422, 502, 503)
 )
-async def remains(tenant: TenantName, services: ServicesDep) -> Response:
+async def get_tenant_remaining_data(tenant: TenantName, services: ServicesDep) -> Response:
     """Search PostgreSQL, Qdrant, Valkey, the upload store and the provider's input files for leftovers of a tenant.
 
     All rows are read, and all objects of the store are listed, which may take a while. Backups are not covered.

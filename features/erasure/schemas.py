@@ -12,6 +12,7 @@ from features.erasure.domain import Scope
 from features.erasure.texts import LEAST_CHARS, MOST_CHARS, MOST_TEXTS, one_line
 from shared.http.schemas.common import (
     DOCUMENT_ID,
+    ONE_LINE,
     BodyModel,
     CollectionName,
     ReplyModel,
@@ -23,7 +24,7 @@ _MOST_DOCUMENTS = 1_000
 
 _Text = Annotated[
     str,
-    Field(min_length=LEAST_CHARS, max_length=MOST_CHARS, pattern=r"^\P{Cc}+$", examples=["Ada Lovelace"]),
+    Field(min_length=LEAST_CHARS, max_length=MOST_CHARS, pattern=ONE_LINE, examples=["Ada Lovelace"]),
     AfterValidator(one_line),
 ]
 _Texts = Annotated[

@@ -53,7 +53,7 @@ _FORM = {
     response_model=EstimateView,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 503),
 )
-async def estimate(
+async def estimate_cost(
     body: Annotated[EstimateBody, DOCUMENT_BODY],
     tenant: Writer,
     services: ServicesDep,

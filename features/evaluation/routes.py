@@ -55,7 +55,7 @@ InPath = Annotated[SetName, Path()]
 
 
 @router.get("/labelled-sets", response_model=LabelledSetList, responses=problems(401, 404, 422))
-async def list_sets(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
+async def list_labelled_sets(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
     """List the labelled sets of a collection: questions with their relevant documents or chunks."""
     collection = await services.ledger[Collections].get(tenant, name)
     sets = await services.ledger[LabelledSets].sets(tenant, collection.name)
@@ -64,7 +64,9 @@ async def list_sets(name: CollectionName, tenant: Manager, services: ServicesDep
 
 
 @router.get("/labelled-sets/{labelled_set}", response_model=LabelledSetView, responses=problems(401, 404, 422))
-async def get_set(name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep) -> Response:
+async def get_labelled_set(
+    name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep
+) -> Response:
     """Read a labelled set."""
     await services.ledger[Collections].require(tenant, name)
     return JsonReply(_set_view(await services.ledger[LabelledSets].set_of(tenant, name, labelled_set)))
@@ -75,7 +77,7 @@ async def get_set(name: CollectionName, labelled_set: InPath, tenant: Manager, s
     response_model=LabelledSetView,
     responses=problems(400, 401, 404, 409, 413, 415, 422),
 )
-async def put_set(
+async def put_labelled_set(
     body: Annotated[LabelledSetBody, LABELLED_BODY],
     name: CollectionName,
     labelled_set: InPath,
@@ -94,7 +96,7 @@ async def put_set(
     response_model=LabelledSetView,
     responses=problems(400, 401, 404, 409, 413, 415, 422),
 )
-async def add_questions(
+async def add_labelled_questions(
     body: Annotated[LabelledSetBody, LABELLED_BODY],
     name: CollectionName,
     labelled_set: InPath,
@@ -111,7 +113,9 @@ async def add_questions(
 
 
 @router.delete("/labelled-sets/{labelled_set}", status_code=204, responses=problems(401, 404, 422))
-async def delete_set(name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep) -> Response:
+async def delete_labelled_set(
+    name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep
+) -> Response:
     """Delete a labelled set. Evaluations with it are kept."""
     await services.ledger[Collections].require(tenant, name)
     await services.ledger[LabelledSets].delete_set(tenant, name, labelled_set)
@@ -124,7 +128,7 @@ async def delete_set(name: CollectionName, labelled_set: InPath, tenant: Manager
     response_model=EvaluationView,
     responses=problems(400, 401, 404, 409, 413, 415, 422),
 )
-async def evaluate(
+async def start_evaluation(
     body: Annotated[EvaluateBody, LABELLED_BODY],
     name: CollectionName,
     tenant: Manager,
@@ -158,7 +162,7 @@ async def evaluate(
 
 
 @router.get("/evaluations", response_model=EvaluationList, responses=problems(401, 404, 422))
-async def list_runs(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
+async def list_evaluations(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
     """List the evaluations of a collection, newest first; the last 100 are retained."""
     collection = await services.ledger[Collections].get(tenant, name)
     jobs = await services.ledger[Evaluations].all_of(collection)
@@ -169,7 +173,7 @@ async def list_runs(name: CollectionName, tenant: Manager, services: ServicesDep
 
 
 @router.get("/evaluations/{evaluation_id}", response_model=EvaluationView, responses=problems(401, 404, 422))
-async def get_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+async def get_evaluation(name: CollectionName, evaluation_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Return an evaluation with its progress or its results."""
     collection = await services.ledger[Collections].get(tenant, name)
     job = await services.ledger[Evaluations].get(evaluation_id, collection)
@@ -181,7 +185,7 @@ async def get_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, se
     response_model=DifferenceList,
     responses=problems(401, 404, 409, 422),
 )
-async def compare_runs(
+async def compare_evaluations(
     name: CollectionName, evaluation_id: UUID, other_id: UUID, tenant: Manager, services: ServicesDep
 ) -> Response:
     """Compare an evaluation with an earlier one, strategy by strategy, on their common questions."""
@@ -194,7 +198,9 @@ async def compare_runs(
 
 
 @router.delete("/evaluations/{evaluation_id}", status_code=204, responses=problems(401, 404, 422))
-async def delete_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+async def delete_evaluation(
+    name: CollectionName, evaluation_id: UUID, tenant: Manager, services: ServicesDep
+) -> Response:
     """Delete an evaluation. A queued evaluation does not start, and a running one stops."""
     await services.ledger[Evaluations].delete(evaluation_id, await services.ledger[Collections].get(tenant, name))
     return Response(status_code=204)

@@ -79,7 +79,7 @@ class _Found:
         *(400, 401, 404, 422, 503),
     ),
 )
-async def page(  # noqa: PLR0917  the filters of a list
+async def list_gaps(  # noqa: PLR0917  the filters of a list
     request: Request,
     name: CollectionName,
     tenant: Manager,
@@ -118,7 +118,7 @@ async def page(  # noqa: PLR0917  the filters of a list
 
 
 @router.get("/{gap_id}", response_model=GapView, responses=problems(401, 404, 422, 503))
-async def read(
+async def get_gap(
     name: CollectionName, gap_id: UUID, tenant: Manager, services: ServicesDep, finder: _FinderDep
 ) -> Response:
     """Return a gap."""
@@ -128,7 +128,7 @@ async def read(
 
 
 @router.patch("/{gap_id}", response_model=GapView, responses=problems(400, 401, 404, 413, 415, 422, 503))
-async def change(  # noqa: PLR0917  the parts of a request
+async def update_gap(  # noqa: PLR0917  the parts of a request
     body: GapChange, name: CollectionName, gap_id: UUID, tenant: Manager, services: ServicesDep, finder: _FinderDep
 ) -> Response:
     """Assign a gap, or resolve it by a document.

@@ -11,6 +11,7 @@ from pydantic import Field
 from features.gaps.gap import StateName
 from shared.http.schemas.common import (
     CHUNK_ID,
+    CONTROLS,
     DOCUMENT_ID,
     QUERY_ID,
     BodyModel,
@@ -31,7 +32,7 @@ class GapChange(BodyModel):
         None,
         min_length=1,
         max_length=100,
-        pattern=r"^\P{Cc}*\S\P{Cc}*$",
+        pattern=rf"^[^{CONTROLS}]*[^\s{CONTROLS}][^{CONTROLS}]*$",
         description="The person or team that closes the gap; null removes it",
     )
     resolved_by: Annotated[UUID, Field(strict=False)] | None = Field(

@@ -78,7 +78,7 @@ _STATUSES = (400, 404, 409, 413, 415, 502)
         **openai_errors(*_STATUSES),
     },
 )
-async def complete(
+async def create_chat_completion(
     *,
     request: Request,
     body: Annotated[ChatBody, CHAT_BODY],
@@ -109,7 +109,7 @@ async def complete(
 
 
 @router.get("/models", response_model=ModelList, responses=openai_errors())
-async def models(tenant: Asker, services: ServicesDep) -> Response:
+async def list_models(tenant: Asker, services: ServicesDep) -> Response:
     """List the collections by name, each as a model."""
     collections, after = list[Collection](), ""
     while page := await services.ledger[Collections].page(tenant, after=after, limit=_MODELS_AT_ONCE):
@@ -119,7 +119,7 @@ async def models(tenant: Asker, services: ServicesDep) -> Response:
 
 
 @router.get("/models/{name}", response_model=ModelView, responses=openai_errors(400, 404))
-async def model(name: CollectionName, tenant: Asker, services: ServicesDep) -> Response:
+async def get_model(name: CollectionName, tenant: Asker, services: ServicesDep) -> Response:
     """Return a collection as a model."""
     return JsonReply(_model(await services.ledger[Collections].get(tenant, name)))
 
@@ -131,7 +131,7 @@ async def model(name: CollectionName, tenant: Asker, services: ServicesDep) -> R
     responses=openai_errors(),
     openapi_extra=json_body(EmbeddingsBody),  # not read
 )
-async def embed(tenant: Asker) -> Response:
+async def create_embeddings(tenant: Asker) -> Response:
     """Reject the request, because vectors are computed only for questions and documents."""
     del tenant
     raise InvalidInput(

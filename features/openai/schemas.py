@@ -5,10 +5,10 @@ Unknown fields of a request are ignored, because clients send fields of other pr
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
 from shared.http.schemas.common import QUERY_ID, BodyModel, ReplyModel, example
 from shared.http.schemas.queries import FOUND_CITATION_EXAMPLE, Citation
@@ -17,6 +17,16 @@ from shared.query.answer import Form, IncompleteReason
 FinishReason = Literal["stop", "length", "content_filter"]
 
 _OPEN = ConfigDict(extra="ignore")
+
+
+def _no(value: bool) -> bool:
+    if value:
+        raise ValueError("must be false")
+    return value
+
+
+# Literal[False] would accept the number 0, which equals False.
+_No = Annotated[bool, AfterValidator(_no), WithJsonSchema({"type": "boolean", "const": False})]
 
 
 class ChatPart(BodyModel):
@@ -74,7 +84,7 @@ class ChatBody(BodyModel):
     n: int | None = Field(None, ge=1, le=1)
     tool_choice: Literal["auto", "none"] | None = None
     response_format: ResponseFormat | None = None
-    logprobs: Literal[False] | None = None
+    logprobs: _No | None = None
     foreask: dict[str, Any] = Field(
         {},
         description="Fields of POST /v1/query, such as `top_k` or `filter`. `sources: true` adds a list of sources",
@@ -101,14 +111,14 @@ class Annotation(ReplyModel):
 class ChatReplyMessage(ReplyModel):
     role: Literal["assistant"] = "assistant"
     content: str
-    refusal: None = None
+    refusal: str | None = None
     annotations: list[Annotation]
 
 
 class ChatChoice(ReplyModel):
     index: Literal[0] = 0
     message: ChatReplyMessage
-    logprobs: None = None
+    logprobs: dict[str, Any] | None = None
     finish_reason: FinishReason = Field("stop", description="`length` also if the provider's stream was interrupted")
 
 

@@ -38,7 +38,7 @@ _PASSAGES = 1_000  # more than a query returns
 @router.post(
     "", status_code=201, response_model=SharedAnswerView, responses=problems(400, 401, 404, 409, 413, 415, 422)
 )
-async def share(
+async def share_answer(
     request: Request, body: Annotated[ShareBody, CHAT_BODY], tenant: Asker, services: ServicesDep
 ) -> Response:
     """Share an answer of POST /v1/query: other keys of the tenant with the scope `ask` can open it.
@@ -65,7 +65,7 @@ async def share(
 
 
 @router.get("/{answer_id}", response_model=SharedAnswerView, responses=problems(401, 404, 422, 503))
-async def get(request: Request, answer_id: UUID, tenant: Asker, services: ServicesDep) -> Response:
+async def get_shared_answer(request: Request, answer_id: UUID, tenant: Asker, services: ServicesDep) -> Response:
     """Return a shared answer with its cited passages.
 
     404 if it has expired, if a cited passage has changed or was deleted, if the key has a filter, or if the
@@ -82,7 +82,7 @@ async def get(request: Request, answer_id: UUID, tenant: Asker, services: Servic
 
 
 @router.delete("/{answer_id}", status_code=204, responses=problems(401, 404, 422, 503))
-async def delete(request: Request, answer_id: UUID, tenant: Asker, services: ServicesDep) -> Response:
+async def delete_shared_answer(request: Request, answer_id: UUID, tenant: Asker, services: ServicesDep) -> Response:
     """Delete a shared answer of the same key; a key with the scope `manage` deletes any of the tenant."""
     caller: Caller = request.state.caller
     await services.ledger[SharedAnswers].delete(tenant, answer_id, key=caller.feedback_key)

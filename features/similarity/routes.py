@@ -47,7 +47,7 @@ SIMILARITY_ROUTES = FeatureRoutes((router,))
     response_model=SimilarityReply,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 502, 503),
 )
-async def similarity(
+async def compare_questions(
     body: Annotated[SimilarityBody, DOCUMENT_BODY], caller: AskingCaller, services: ServicesDep
 ) -> Response:
     """Compare questions and texts by cosines and by their words. Nothing is searched or stored."""

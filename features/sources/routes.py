@@ -60,7 +60,7 @@ log = structlog.get_logger()
 
 
 @router.post("", status_code=201, response_model=SourceView, responses=problems(400, 401, 409, 413, 415, 422, 503))
-async def add(
+async def create_source(
     body: SourceBody, tenant: Manager, services: ServicesDep, collection_cache: CollectionCacheDep
 ) -> Response:
     """Add a source to a collection. It is synced at the times of its schedule, or on request.
@@ -78,7 +78,7 @@ async def add(
 @checks_router.post(
     "", status_code=202, response_model=SourceCheckView, responses=problems(400, 401, 409, 413, 415, 422, 503)
 )
-async def check(body: SourceCheckBody, tenant: Manager, services: ServicesDep) -> Response:
+async def check_source(body: SourceCheckBody, tenant: Manager, services: ServicesDep) -> Response:
     """Check a source before it is added: a parse worker lists its first entries, with the limits of a sync.
 
     Nothing is read or stored. GET /v1/source-checks/{id} has the result.
@@ -93,13 +93,13 @@ async def check(body: SourceCheckBody, tenant: Manager, services: ServicesDep) -
 
 
 @checks_router.get("/{check_id}", response_model=SourceCheckView, responses=problems(401, 404, 422, 503))
-async def get_check(check_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+async def get_source_check(check_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Return a check of a source. It is deleted an hour after its end, when another one is started."""
     return JsonReply(check_view(await services.ledger[SourceChecks].get(tenant, check_id)))
 
 
 @router.get("", response_model=SourcePage, responses=problems(400, 401, 404, 422, 503))
-async def page(
+async def list_sources(
     *,
     tenant: Reader,
     services: ServicesDep,
@@ -116,13 +116,13 @@ async def page(
 
 
 @router.get("/{name}", response_model=SourceView, responses=problems(401, 404, 422, 503))
-async def get(name: SourceName, tenant: Reader, services: ServicesDep) -> Response:
+async def get_source(name: SourceName, tenant: Reader, services: ServicesDep) -> Response:
     """Return a source with its newest sync."""
     return JsonReply(await _view(tenant, name, services))
 
 
 @router.patch("/{name}", response_model=SourceView, responses=problems(400, 401, 404, 409, 413, 415, 422, 503))
-async def change(body: SourceChange, name: SourceName, tenant: Manager, services: ServicesDep) -> Response:
+async def update_source(body: SourceChange, name: SourceName, tenant: Manager, services: ServicesDep) -> Response:
     """Change a source. A running sync continues with the old values.
 
     A change of the address or the options of a source with documents needs `confirm`.
@@ -136,7 +136,7 @@ async def change(body: SourceChange, name: SourceName, tenant: Manager, services
 
 
 @router.delete("/{name}", status_code=202, response_model=SourceView, responses=problems(401, 404, 422, 503))
-async def remove(
+async def delete_source(
     name: SourceName,
     tenant: Manager,
     services: ServicesDep,
@@ -153,7 +153,7 @@ async def remove(
 
 
 @router.post("/{name}/sync", status_code=202, response_model=SyncView, responses=problems(401, 404, 409, 422, 503))
-async def sync(name: SourceName, tenant: Writer, services: ServicesDep) -> Response:
+async def sync_source(name: SourceName, tenant: Writer, services: ServicesDep) -> Response:
     """Start a sync: list the source, and bring its documents up to date.
 
     The sync is a job: GET /v1/jobs/{id} has its progress. While it is open, a second one is answered 409 with its
@@ -163,7 +163,7 @@ async def sync(name: SourceName, tenant: Writer, services: ServicesDep) -> Respo
 
 
 @router.get("/{name}/syncs", response_model=SyncPage, responses=problems(400, 401, 404, 422, 503))
-async def syncs(
+async def list_syncs(
     *,
     name: SourceName,
     tenant: Reader,
@@ -179,7 +179,7 @@ async def syncs(
 
 
 @router.get("/{name}/withheld", response_model=WithheldView, responses=problems(401, 404, 422, 503))
-async def withheld(name: SourceName, tenant: Reader, services: ServicesDep) -> Response:
+async def list_withheld(name: SourceName, tenant: Reader, services: ServicesDep) -> Response:
     """Return the deletions of a source that need approval: their number, and the first keys."""
     return JsonReply(WithheldView.of(await services.ledger[Syncs].withheld(tenant, name)))
 
@@ -190,7 +190,7 @@ async def withheld(name: SourceName, tenant: Reader, services: ServicesDep) -> R
     response_model=SyncView,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 503),
 )
-async def approve(body: ApprovalBody, name: SourceName, tenant: Manager, services: ServicesDep) -> Response:
+async def approve_sync(body: ApprovalBody, name: SourceName, tenant: Manager, services: ServicesDep) -> Response:
     """Approve withheld deletions. The source is listed again, and at most this many documents are deleted.
 
     If the new listing lacks more entries, nothing is deleted and all are withheld again.
@@ -205,7 +205,7 @@ async def approve(body: ApprovalBody, name: SourceName, tenant: Manager, service
     responses=problems(400, 401, 404, 408, 413, 415, 422, 503),
     openapi_extra={**json_body(HintBody), "security": [{"bearer": []}, {"key": []}, {"basic": []}]},
 )
-async def hint(request: Request, name: SourceName, tenant: Notifier, services: ServicesDep) -> Response:
+async def hint_source(request: Request, name: SourceName, tenant: Notifier, services: ServicesDep) -> Response:
     """Report entries that may have changed: keys, or an event of an object store as the store sends it.
 
     Each entry is looked up: a new or changed one is read, and a missing one waits for two complete listings. Names

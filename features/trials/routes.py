@@ -85,7 +85,7 @@ _TrialDep = Annotated[Trial, made_by(_trial_of)]
         *(400, 401, 404, 413, 415, 422, 429, 503),
     ),
 )
-async def run(
+async def run_trial(
     *,
     request: Request,
     body: Annotated[TrialBody, DOCUMENT_BODY],

@@ -116,7 +116,7 @@ _Follower = Annotated[VerificationFollower, Depends()]
 
 
 @router.post("/{name}/verify", response_model=VerificationReply, responses=_REPLIES)
-async def verify(
+async def verify_collection(
     body: VerifyBody, name: CollectionName, tenant: Manager, services: ServicesDep, follower: _Follower
 ) -> Response:
     """Compare a collection with Qdrant. With `repair`, index missing points again and delete unexpected ones.
@@ -161,7 +161,7 @@ async def cancel_verification(name: CollectionName, tenant: Manager, services: S
     response_model=VerificationReply,
     responses=_REPLIES,
 )
-async def verify_for_operator(
+async def verify_tenant_collection(
     body: OperatorVerifyBody, tenant: TenantName, name: CollectionName, services: ServicesDep, follower: _Follower
 ) -> Response:
     """Compare a tenant's collection with Qdrant, and repair it with `repair`.

@@ -36,7 +36,7 @@ WEBHOOK_ROUTES = FeatureRoutes(
     response_model=NewWebhookView,
     responses=problems(400, 401, 409, 413, 415, 422),
 )
-async def create(body: WebhookBody, tenant: Manager, services: ServicesDep) -> Response:
+async def create_webhook(body: WebhookBody, tenant: Manager, services: ServicesDep) -> Response:
     """Create a webhook. Only this reply contains its secret."""
     await _require_address(body.url, services.settings)
     secret = draw_secret()
@@ -45,32 +45,32 @@ async def create(body: WebhookBody, tenant: Manager, services: ServicesDep) -> R
 
 
 @router.get("", response_model=WebhookList, responses=problems(401))
-async def list_(tenant: Manager, services: ServicesDep) -> Response:
+async def list_webhooks(tenant: Manager, services: ServicesDep) -> Response:
     """List the tenant's webhooks, oldest first."""
     return JsonReply(WebhookList(items=[_view(webhook) for webhook in await services.ledger[Webhooks].list(tenant)]))
 
 
 @router.get("/{webhook_id}", response_model=WebhookView, responses=problems(401, 404, 422))
-async def get(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+async def get_webhook(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Return a webhook."""
     return JsonReply(_view(await services.ledger[Webhooks].get(tenant, webhook_id)))
 
 
 @router.delete("/{webhook_id}", status_code=204, responses=problems(401, 404, 422))
-async def delete(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+async def delete_webhook(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Delete a webhook with its deliveries; a message in transit may still arrive."""
     await services.ledger[Webhooks].delete(tenant, webhook_id)
     return Response(status_code=204)
 
 
 @router.post("/{webhook_id}/resume", response_model=WebhookView, responses=problems(401, 404, 422))
-async def resume(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+async def resume_webhook(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Enable a disabled webhook again; its waiting messages are sent."""
     return JsonReply(_view(await services.ledger[Webhooks].resume(tenant, webhook_id)))
 
 
 @router.get("/{webhook_id}/deliveries", response_model=DeliveryPage, responses=problems(400, 401, 404, 422))
-async def deliveries(
+async def list_deliveries(
     webhook_id: UUID, tenant: Manager, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
 ) -> Response:
     """List the deliveries of a webhook, newest first; they are retained for 30 days."""
@@ -86,7 +86,7 @@ async def deliveries(
     response_model=DeliveryView,
     responses=problems(401, 404, 422),
 )
-async def retry(webhook_id: UUID, delivery_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+async def retry_delivery(webhook_id: UUID, delivery_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Send a delivery again at once, with the same id."""
     return JsonReply(_delivery(await services.ledger[Webhooks].send_again(tenant, webhook_id, delivery_id)), 202)
 

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 
 class _WrongMethods(Route):
@@ -17,6 +17,13 @@ class _WrongMethods(Route):
 
     def __init__(self, path: str, methods: Iterable[str]) -> None:
         super().__init__(path, _refuse, methods=sorted(methods), include_in_schema=False)
+
+
+class _Head:
+    """Serves a request as if its method was GET."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await scope["app"].router({**scope, "method": "GET"}, receive, send)
 
 
 def refusals(routes: Sequence[BaseRoute]) -> list[BaseRoute]:
@@ -31,6 +38,11 @@ def refusals(routes: Sequence[BaseRoute]) -> list[BaseRoute]:
         if others := _methods(each for each in served if each.path_regex.match(path)) - own:
             found.append(_WrongMethods(path, others))
     return found
+
+
+def heads(paths: Iterable[str]) -> list[BaseRoute]:
+    """Return routes that reply to HEAD as to GET; the server leaves out the body. FastAPI's routes have no HEAD."""
+    return [Route(path, _Head(), methods=["HEAD"], include_in_schema=False) for path in paths]
 
 
 def allowed(routes: Sequence[BaseRoute], scope: Scope) -> str:

@@ -3,28 +3,36 @@
 This module describes the parts that FastAPI has no types for: streams, problem details, and bodies that are read in
 pieces. Routes refer to the models of these parts, whose definitions are generated with the document: that takes 0.6 s
 of processor time, which no start of a process needs.
+
+Generators of clients read the document, and each supports another part of OpenAPI. So it uses what all of them read:
+`tests/integration/test_openapi.py` has the rules.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Self
 
+import orjson
 from fastapi import FastAPI, Request
 from fastapi.encoders import jsonable_encoder
 from fastapi.openapi.models import Schema
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.responses import Response
 
 from shared.http.schemas.problems import ProblemDetails
 
 ADDRESS = "/openapi.json"
 NDJSON = "application/x-ndjson"
+EVENTS = "text/event-stream"
 _PUBLIC = ("/health/", "/v1/sign-in")  # routes without a key
 _REF = "#/components/schemas/{model}"
 _SENTENCE_END = re.compile(r"(?<=\.)\s+")
@@ -63,12 +71,23 @@ def json_or_form(model: type[BaseModel]) -> dict[str, Any]:
 
 def json_lines(model: type[BaseModel]) -> dict[str, Any]:
     """Describe a body of one JSON object a line."""
-    return {"requestBody": {"required": True, "content": {NDJSON: {"schema": _schema(model)}}}}
+    return {"requestBody": {"required": True, "content": {NDJSON: {"schema": _lines(model)}}}}
 
 
 def line_replies(model: type[BaseModel]) -> dict[str, Any]:
     """Describe a reply of one JSON object a line."""
-    return {"description": "A line for each line of the request", "content": {NDJSON: {"schema": _schema(model)}}}
+    return {"description": "A line for each line of the request", "content": {NDJSON: {"schema": _lines(model)}}}
+
+
+def _lines(model: type[BaseModel]) -> dict[str, Any]:
+    # A client must send and receive lines as bytes: as an object, generated code would parse the whole body as JSON.
+    return {
+        "type": "string",
+        "format": "binary",
+        "contentMediaType": NDJSON,
+        "contentSchema": _schema(model),
+        "description": "One JSON object a line; the schema of the content is that of a line",
+    }
 
 
 def event_content(*models: type[BaseModel]) -> dict[str, Any]:
@@ -81,7 +100,14 @@ def event_content(*models: type[BaseModel]) -> dict[str, Any]:
     if models:
         data["contentSchema"] = {"anyOf": [_schema(model) for model in models]}
     event = {"type": "object", "required": ["event", "data"], "properties": {"event": {"type": "string"}, "data": data}}
-    return {"text/event-stream": {"schema": event}}
+    # A text for the same reason as lines.
+    stream = {
+        "type": "string",
+        "contentMediaType": EVENTS,
+        "contentSchema": event,
+        "description": "Server-sent events; the schema of the content is that of an event",
+    }
+    return {EVENTS: {"schema": stream}}
 
 
 def replies(other: Mapping[int, dict[str, Any]], *statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -98,11 +124,20 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
 
 
+def operation_id(route: APIRoute) -> str:
+    """Return the id of an operation: the name of the route's function.
+
+    Generators name a client's functions by it, so another name breaks the programs that call them.
+    """
+    return route.name
+
+
 def install(app: FastAPI) -> None:
     """Serve the description of the application, which is generated once, on the first request for it.
 
     Generation takes a second of processor time. It runs in a thread, so that other requests do not wait for it.
     """
+    files: dict[str, _File] = {}  # by the path prefix of a proxy
     generating = asyncio.Lock()
 
     def describe() -> dict[str, Any]:
@@ -110,15 +145,39 @@ def install(app: FastAPI) -> None:
             app.openapi_schema = _describe(app)
         return app.openapi_schema
 
+    def file(root: str) -> _File:
+        return _File.of(describe() | {"servers": [{"url": root or "/"}]})
+
     app.openapi = describe  # type: ignore[method-assign]
 
-    async def description(request: Request) -> JSONResponse:
-        async with generating:
-            document = await asyncio.to_thread(describe)
+    async def description(request: Request) -> Response:
         root = request.scope.get("root_path", "").rstrip("/")
-        return JSONResponse(document | {"servers": [{"url": root}]} if root else document)
+        async with generating:
+            if root not in files:
+                files[root] = await asyncio.to_thread(file, root)
+        return files[root].reply(request)
 
     app.add_route(ADDRESS, description, include_in_schema=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """The document as JSON, also compressed: it has half a megabyte."""
+
+    content: bytes
+    compressed: bytes
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        content = orjson.dumps(document)
+        return cls(content, gzip.compress(content, mtime=0))
+
+    def reply(self, request: Request) -> Response:
+        headers = {"vary": "accept-encoding"}
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return Response(self.content, media_type="application/json", headers=headers)
+        headers["content-encoding"] = "gzip"
+        return Response(self.compressed, media_type="application/json", headers=headers)
 
 
 def _describe(app: FastAPI) -> dict[str, Any]:
@@ -130,25 +189,33 @@ def _describe(app: FastAPI) -> dict[str, Any]:
         routes=app.routes,
         tags=app.openapi_tags,
     )
-    of_bodies = {str(status): reply for status, reply in problems(HTTPStatus.REQUEST_TIMEOUT).items()}
     for path, operations in document["paths"].items():
         for operation in operations.values():
             _drop_fastapi_problem(operation)
             _summarize(operation)
+            for parameter in operation.get("parameters", ()):
+                parameter["schema"] = _without_null(parameter["schema"])
             if "requestBody" in operation:
-                operation["responses"] |= of_bodies
+                operation["responses"]["408"] = _reply_to_slow_body(operation["responses"])
             if path.startswith(_PUBLIC):
                 operation["security"] = []
     components = document.setdefault("components", {})
     schemas = _definitions() | components.get("schemas", {})
     components["schemas"] = {name: schemas[name] for name in sorted(schemas)}
     components["securitySchemes"] = {
-        "bearer": {"type": "http", "scheme": "bearer"},
-        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+        "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, or the token of a person"},
+        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "An API key"},
         "basic": {"type": "http", "scheme": "basic", "description": "The key is the password; any user name"},
     }
     document["security"] = [{"bearer": []}, {"key": []}]
+    document["servers"] = [{"url": "/"}]
     return document
+
+
+def _reply_to_slow_body(replies: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe the reply, which has the format of the operation's other errors."""
+    content = next(reply["content"] for status, reply in replies.items() if status >= "400")
+    return {"description": HTTPStatus.REQUEST_TIMEOUT.phrase, "content": content}
 
 
 def _drop_fastapi_problem(operation: dict[str, Any]) -> None:
@@ -156,6 +223,15 @@ def _drop_fastapi_problem(operation: dict[str, Any]) -> None:
     content = operation["responses"].get("422", {}).get("content", {})
     if "application/problem+json" not in content:
         operation["responses"].pop("422", None)
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a parameter without null: a parameter can be absent, but not null."""
+    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
+    if not kinds:
+        return schema
+    others = {name: value for name, value in schema.items() if name != "anyOf"}
+    return kinds[0] | others if len(kinds) == 1 else {"anyOf": kinds, **others}
 
 
 def _summarize(operation: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ import orjson
 import pytest
 from fastapi.routing import APIRoute, iter_route_contexts
 
+from api.routes.health import PROBES
 from api.schemas.documents import DocumentView
 from api.schemas.health import ReadyReply
 from embedded.ports import free_port
@@ -26,6 +27,7 @@ from shared.http.schemas.common import BodyModel, ReplyModel
 from shared.http.schemas.problems import ProblemDetails
 from shared.ledger.jobs.repairs import Repairs
 from tests.support.api import WITHOUT_CERTIFICATES, application, calling, events_of, left_behind, serving, work
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 
 PLAIN = {"verify": WITHOUT_CERTIFICATES, "trust_env": False, "timeout": TIMEOUT_SECONDS}
@@ -79,7 +81,7 @@ async def test_refused_method_lists_methods_of_route(services, settings):
     methods = defaultdict(set)
     for route in iter_route_contexts(app.routes):
         if isinstance(route.original_route, APIRoute):
-            methods[route.path] |= route.methods
+            methods[route.path] |= route.methods | ({"HEAD"} if route.path in PROBES else set())
     shadowed = ("/v1/dead-letters/retry", "/v1/dead-letters/discard", "/v1/documents/estimate")
     assert [methods[path] for path in shadowed] == [{"POST"}] * 3
 
@@ -169,6 +171,39 @@ async def test_description_names_root_path_as_server(services, settings):
     behind_proxy = httpx.ASGITransport(application(settings, services), root_path="/foreask")
     async with httpx.AsyncClient(transport=behind_proxy, base_url="http://127.0.0.1") as client:
         assert (await client.get("/openapi.json")).json()["servers"] == [{"url": "/foreask"}]
+
+
+@guards(
+    "shared/http/openapi.py",
+    'headers["content-encoding"] = "gzip"',
+    "pass",
+    means="a client reads compressed bytes as JSON",
+)
+async def test_description_is_compressed_for_clients_that_accept(services, settings):
+    async with serving(settings, services) as client:
+        compressed = await client.get("/openapi.json", headers={"accept-encoding": "gzip"})
+        plain = await client.get("/openapi.json", headers={"accept-encoding": "identity"})
+
+    sizes = [int(reply.headers["content-length"]) for reply in (compressed, plain)]
+    assert (compressed.headers["content-encoding"], plain.headers.get("content-encoding")) == ("gzip", None)
+    assert compressed.json() == plain.json()
+    assert sizes[0] * 5 < sizes[1]
+
+
+@guards(
+    "api/app.py",
+    "*heads(health.PROBES), ",
+    "",
+    means="a monitor that sends HEAD reports a healthy server as failed",
+)
+@pytest.mark.parametrize("path", ["/openapi.json", "/health/live", "/health/ready"])
+async def test_head_is_answered_as_get_without_body(services, settings, path):
+    async with serving(settings, services) as client:
+        head, get = await client.head(path), await client.get(path)
+
+    assert (head.status_code, head.headers["content-type"]) == (get.status_code, get.headers["content-type"])
+    assert head.headers["content-length"] == get.headers["content-length"]
+    assert (head.content, get.is_success) == (b"", True)
 
 
 async def test_openapi_operations_have_descriptions_and_examples(client):

@@ -58,6 +58,7 @@ COMMANDS = [
         "documents",
         "dead-letters",
         "gaps",
+        "openapi",
     ),
     *("accepted-questions", "verify", "eval", "worker", "scheduler", "api", "schema", "keys", "audit", "access"),
 ]

@@ -16,6 +16,7 @@ const NAMED = /^#\/components\/schemas\/(.+)$/;
  *   oneOf?: Schema[],
  *   allOf?: Schema[],
  *   items?: Schema,
+ *   contentSchema?: Schema,
  *   properties?: Schemas,
  *   required?: string[],
  *   enum?: unknown[],
@@ -32,7 +33,7 @@ const NAMED = /^#\/components\/schemas\/(.+)$/;
  */
 
 /**
- * Resolve a reference, and a nullable schema to its other type.
+ * Resolve a reference, a nullable schema to its other type, and a text of JSON objects to the schema of an object.
  * @param {Schema} schema
  * @param {Schemas} schemas
  * @returns {Schema}
@@ -40,6 +41,7 @@ const NAMED = /^#\/components\/schemas\/(.+)$/;
 export function resolve(schema, schemas) {
   const name = NAMED.exec(schema.$ref ?? "")?.[1];
   if (name) return resolve(schemas[name] ?? {}, schemas);
+  if (schema.contentSchema) return resolve(schema.contentSchema, schemas);
   const others = (schema.anyOf ?? schema.allOf ?? []).filter((each) => each.type !== "null");
   if (others.length !== 1) return schema;
   const only = resolve(others[0], schemas);

@@ -18,7 +18,7 @@ from shared.http import paging
 from shared.http.access.auth import Manager
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
-from shared.http.schemas.common import CollectionName, Moment
+from shared.http.schemas.common import ONE_LINE, CollectionName, Moment
 from shared.http.state import ServicesDep
 from shared.ledger.feedback.query_log import LoggedQuestion, QueryLog, QueryOutcome, QueryState
 from shared.ledger.model.collections import Collections
@@ -35,7 +35,7 @@ FeedbackState = Literal["any", "helpful", "unhelpful"]
 @router.get(
     "/collections/{name}/queries", response_model=AskedQuestionPage, responses=problems(400, 401, 404, 422, 503)
 )
-async def page(
+async def list_queries(
     name: CollectionName,
     tenant: Manager,
     services: ServicesDep,
@@ -55,7 +55,7 @@ async def page(
         Query(
             min_length=1,
             max_length=_WORDS_CHARS,
-            pattern=r"^\P{Cc}+$",
+            pattern=ONE_LINE,
             description="Only questions that contain this text, in any case",
         ),
     ] = None,
@@ -92,7 +92,7 @@ async def page(
 
 
 @router.get("/queries/{query_id}", response_model=LoggedQueryView, responses=problems(401, 404, 422, 503))
-async def read(request: Request, query_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+async def get_query(request: Request, query_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Return a user's query with its result: passages, times, costs and, if answers are stored, the answer.
 
     The texts of passages and of the answer need the scope `read`, too.

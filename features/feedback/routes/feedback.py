@@ -32,7 +32,7 @@ router = APIRouter(prefix="/v1", tags=["feedback"], route_class=StrictRoute)
     response_model=FeedbackReply,
     responses=problems(400, 401, 404, 413, 415, 422, 503),
 )
-async def give(
+async def give_feedback(
     body: FeedbackBody, caller: RatingCaller, services: ServicesDep, query_budgets: QueryBudgetsDep
 ) -> Response:
     """Report whether a chunk answered a question of the key's own query.
@@ -63,7 +63,9 @@ async def give(
     response_model=FeedbackReply,
     responses=problems(400, 401, 404, 413, 415, 422, 503),
 )
-async def accept(body: AcceptBody, name: CollectionName, caller: SpendingManager, services: ServicesDep) -> Response:
+async def accept_question(
+    body: AcceptBody, name: CollectionName, caller: SpendingManager, services: ServicesDep
+) -> Response:
     """Add a question to a chunk that answers it, without a query that returned the chunk.
 
     Its embedding counts towards the budgets of queries.
@@ -79,7 +81,7 @@ async def accept(body: AcceptBody, name: CollectionName, caller: SpendingManager
 @router.get(
     "/collections/{name}/accepted-questions", response_model=AcceptedPage, responses=problems(400, 401, 404, 422, 503)
 )
-async def page(
+async def list_accepted_questions(
     name: CollectionName,
     tenant: Reader,
     services: ServicesDep,
@@ -100,7 +102,9 @@ async def page(
 @router.delete(
     "/collections/{name}/accepted-questions/{accepted_id}", status_code=204, responses=problems(401, 404, 422, 503)
 )
-async def remove(name: CollectionName, accepted_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
+async def delete_accepted_question(
+    name: CollectionName, accepted_id: UUID, tenant: Writer, services: ServicesDep
+) -> Response:
     """Retract an accepted question; it stops matching after the next runs of the scheduler."""
     collection = await services.ledger[Collections].get(tenant, name)
     await services.ledger[Feedback].remove(collection, accepted_id)

@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1", tags=["queries"])
 @router.get(
     "/collections/{name}/suggestions", response_model=SuggestionList, responses=problems(401, 404, 422, 502, 503)
 )
-async def suggestions(
+async def list_suggestions(
     request: Request,
     name: CollectionName,
     tenant: Asker,

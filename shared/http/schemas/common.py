@@ -18,6 +18,11 @@ QUERY_ID = "3f0f3c5e-7d2b-4c1f-8a69-5b0e2d9c4f77"
 QUESTION_CHARS = 10_000
 MESSAGE_CHARS = 100_000
 
+# Patterns are a part of the API's description, so every language must read their syntax: no `\P{Cc}`, no `\u001f`.
+CONTROLS = r"\x00-\x1f\x7f-\x9f"
+ONE_LINE = f"^[^{CONTROLS}]+$"
+"""The pattern of a text without control characters."""
+
 CollectionName = Annotated[
     str,
     Field(

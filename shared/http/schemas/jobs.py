@@ -13,10 +13,10 @@ from shared.domain import jobs
 from shared.domain.jobs import Job, Pause, PauseReason
 from shared.domain.states import DocumentState
 from shared.domain.time_left import ChunkProgress
-from shared.http.schemas.common import BodyModel, CollectionName, ReplyModel, example, example_of
+from shared.http.schemas.common import ONE_LINE, BodyModel, CollectionName, ReplyModel, example, example_of
 
 _JOB_ID = "0198f3a1-77aa-7c3a-9d70-3c1b5e8f2a51"
-IdempotencyKey = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^\P{Cc}+$")]
+IdempotencyKey = Annotated[str, Field(min_length=1, max_length=200, pattern=ONE_LINE)]
 
 
 # Comments instead of docstrings, which would be a part of the API's description.

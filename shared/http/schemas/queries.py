@@ -38,12 +38,15 @@ def _three(value: object) -> object:
     return 3 if value is True else 0 if value is False else value
 
 
+_Number = Annotated[int, Field(ge=0, le=MAX_QUERIES)]
+
+
 class RewriteBody(BodyModel):
     """Rewriting of the question by one call to the language model. The original question is searched, too."""
 
     hyde: bool = Field(default=False, description="Search for a hypothetical passage that answers the question")
-    queries: Annotated[int, BeforeValidator(_three)] = Field(
-        0, ge=0, le=MAX_QUERIES, description="Number of alternative wordings to search; true means 3"
+    queries: Annotated[_Number, BeforeValidator(_three, json_schema_input_type=bool | _Number)] = Field(
+        0, description="Number of alternative wordings to search; true means 3"
     )
     step_back: bool = Field(default=False, description="Search for a more general question")
     entities: bool = Field(
