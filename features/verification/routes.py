@@ -157,7 +157,6 @@ async def cancel_verification(name: CollectionName, tenant: Manager, services: S
 
 @operator_router.post(
     "/tenants/{tenant}/collections/{name}/verify",
-    name="verify",
     response_model=VerificationReply,
     responses=_REPLIES,
 )

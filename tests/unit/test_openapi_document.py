@@ -81,7 +81,7 @@ def contents():
 def test_operation_ids_are_short_unique_function_names():
     ids = [about["operationId"] for about in operations().values()]
     routes = iter_route_contexts(create(Settings(_env_file=None)).routes)
-    functions = {each.name for each in routes if isinstance(each.original_route, APIRoute)}
+    functions = {each.original_route.endpoint.__name__ for each in routes if isinstance(each.original_route, APIRoute)}
 
     assert len(set(ids)) == len(ids)
     assert not [each for each in ids if not re.fullmatch(r"[a-z]+(_[a-z]+){0,3}", each) or len(each) > 32]
