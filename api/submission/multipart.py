@@ -15,7 +15,7 @@ from shared.http.forms import FormPart, PartReader, field_text
 from shared.settings import Settings
 from shared.storage.uploads import Upload
 
-_FIELDS = frozenset({"collection", "external_id", "title", "metadata", "readable_by", "questions", "lane", "job"})
+FIELDS = frozenset({"collection", "external_id", "title", "metadata", "readable_by", "questions", "lane", "job"})
 _JSON_FIELDS = frozenset({"metadata", "readable_by", "questions"})
 
 
@@ -65,8 +65,8 @@ async def read_form(request: Request, guard: UploadGuard, settings: Settings) ->
                     "A form may have one `file` only: send each document in a separate request.", field="file"
                 )
             file = part, await guard.store(parts.content(), max_bytes=settings.max_upload_bytes)
-        elif part.name not in _FIELDS or part.name in fields:
-            allowed = ", ".join(("file", *sorted(_FIELDS)))
+        elif part.name not in FIELDS or part.name in fields:
+            allowed = ", ".join(("file", *sorted(FIELDS)))
             raise InvalidInput(f"A form may have these fields, each once: {allowed}.", field=part.name[:100])
         else:
             fields[part.name] = await _read_field(parts, rest)

@@ -21,7 +21,7 @@ from shared.http.access.auth import Writer
 from shared.http.bodies import DOCUMENT_BODY, media_type, validate_as
 from shared.http.collection_options import migrated
 from shared.http.feature_routes import FeatureRoutes
-from shared.http.openapi import problems
+from shared.http.openapi import form_content, problems
 from shared.http.problems import UnsupportedMedia
 from shared.http.replies import JsonReply
 from shared.http.schemas.collections import MigrationBody
@@ -41,7 +41,12 @@ _FORM = {
     "required": ["file"],
     "additionalProperties": False,
     "properties": {
-        "file": {"type": "array", "items": {"type": "string", "format": "binary"}, "maxItems": _FORM_FILES},
+        "file": {
+            "type": "array",
+            "items": {"type": "string", "format": "binary"},
+            "minItems": 1,
+            "maxItems": _FORM_FILES,
+        },
         "collection": {"type": "string", "default": "default"},
         "count": {"type": "integer", "minimum": 1, "description": "Total number of files; default: the number sent"},
     },
@@ -80,7 +85,7 @@ async def estimate_cost(
     "/v1/documents/estimate",
     response_model=FormEstimateView,
     responses=problems(400, 401, 413, 415, 422, 503),
-    openapi_extra={"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}},
+    openapi_extra={"requestBody": {"required": True, "content": form_content("EstimateForm", _FORM)}},
 )
 async def estimate_files(request: Request, tenant: Writer, services: ServicesDep) -> Response:
     """Estimate the cost of files before they are uploaded; nothing is stored.

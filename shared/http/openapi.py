@@ -37,6 +37,7 @@ _PUBLIC = ("/health/", "/v1/sign-in")  # routes without a key
 _REF = "#/components/schemas/{model}"
 _SENTENCE_END = re.compile(r"(?<=\.)\s+")
 _referred = set[type[BaseModel]]()
+_forms = dict[str, dict[str, Any]]()
 _FORM: dict[str, Any] = {
     "type": "object",
     "required": ["file"],
@@ -47,6 +48,11 @@ _FORM: dict[str, Any] = {
         "external_id": {"type": "string", "description": "default: the filename, else a hash of the content"},
         "title": {"type": "string"},
         "metadata": {"type": "string", "description": "a JSON object", "example": '{"department": "hr"}'},
+        "readable_by": {
+            "type": "string",
+            "description": "a JSON list of readers",
+            "example": '["user:ada@example.org", "group:hr"]',
+        },
         "questions": {
             "type": "string",
             "description": "a JSON list of ready-made questions",
@@ -65,8 +71,14 @@ def json_body(model: type[BaseModel]) -> dict[str, Any]:
 
 def json_or_form(model: type[BaseModel]) -> dict[str, Any]:
     body = json_body(model)
-    body["requestBody"]["content"]["multipart/form-data"] = {"schema": _FORM}
+    body["requestBody"]["content"] |= form_content("DocumentForm", _FORM)
     return body
+
+
+def form_content(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Describe a form. Generators give its class the name."""
+    _forms[name] = schema
+    return {"multipart/form-data": {"schema": {"$ref": _REF.format(model=name)}}}
 
 
 def json_lines(model: type[BaseModel]) -> dict[str, Any]:
@@ -200,7 +212,7 @@ def _describe(app: FastAPI) -> dict[str, Any]:
             if path.startswith(_PUBLIC):
                 operation["security"] = []
     components = document.setdefault("components", {})
-    schemas = _definitions() | components.get("schemas", {})
+    schemas = _definitions() | _forms | components.get("schemas", {})
     components["schemas"] = {name: schemas[name] for name in sorted(schemas)}
     components["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, or the token of a person"},

