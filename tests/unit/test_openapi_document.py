@@ -103,7 +103,7 @@ def test_operation_ids_are_short_unique_function_names():
 def test_operation_ids_of_clients_stay():
     stable = dict(line.rsplit(" ", 1) for line in STABLE.read_text().splitlines())
 
-    assert {name: operations()[name]["operationId"] for name in stable if name in operations()} == stable
+    assert {name: operations().get(name, {}).get("operationId") for name in stable} == stable
 
 
 @guards(
