@@ -185,9 +185,17 @@ REFUSED = [
     ({"foreask": {"top": 1}}, "foreask.top"),
     ({"foreask": {"question": "a"}}, "foreask.question"),
     ({"foreask": {"sources": 1}}, "foreask.sources"),
+    ({"logprobs": True}, "logprobs"),
+    ({"logprobs": 0}, "logprobs"),
 ]
 
 
+@guards(
+    "features/openai/schemas.py",
+    "logprobs: _No | None",
+    "logprobs: Literal[False] | None",
+    means="a number is accepted as false",
+)
 async def test_invalid_chat_request_is_rejected_without_provider_calls(client, provider):
     for change, param in REFUSED:
         reply = await client.post("/v1/chat/completions", json={"model": "handbook", "messages": [QUESTION]} | change)

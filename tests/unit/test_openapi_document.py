@@ -190,6 +190,18 @@ def test_no_field_is_always_null():
     assert not [(model, name) for model, name, field in fields if field.get("type") == "null"]
 
 
+@guards(
+    "shared/http/schemas/queries.py",
+    "BeforeValidator(_three, json_schema_input_type=bool | _Number)",
+    "BeforeValidator(_three)",
+    means="generated clients reject a value that the server accepts",
+)
+def test_number_of_wordings_may_be_true():
+    wordings = document()["components"]["schemas"]["RewriteBody"]["properties"]["queries"]
+
+    assert [kind["type"] for kind in wordings["anyOf"]] == ["boolean", "integer"]
+
+
 def test_errors_of_all_operations_have_a_schema():
     for name, about in operations().items():
         errors = {status: reply for status, reply in about["responses"].items() if status >= "400"}
