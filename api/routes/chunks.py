@@ -39,7 +39,7 @@ _States = Annotated[
         pattern=f"^({_STATES})(,({_STATES}))*$", max_length=200, description="One or more states, separated by commas"
     ),
 ]
-_Neighbours = Annotated[int, Query(ge=0, le=10)]
+_Neighbours = Annotated[int, Query(ge=0, le=20)]
 
 
 @dataclass(frozen=True, slots=True)

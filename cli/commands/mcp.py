@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from cli.connection import LOCAL, Key, Url, given
@@ -11,7 +13,12 @@ def register(app: typer.Typer) -> None:
     app.command()(mcp)
 
 
-def mcp(*, url: Url = LOCAL, key: Key = None) -> None:
+_Collection = Annotated[
+    str, typer.Option("--collection", "-c", envvar="FOREASK_COLLECTION", help="Collection of calls that name none.")
+]
+
+
+def mcp(*, collection: _Collection = "default", url: Url = LOCAL, key: Key = None) -> None:
     """Serve the Model Context Protocol on standard input and output, with the tools that the key permits."""
     from foreask_mcp.main import client_of, serve
 
@@ -22,4 +29,4 @@ def mcp(*, url: Url = LOCAL, key: Key = None) -> None:
         client = client_of(url, on_behalf.token or key, on_behalf.user, on_behalf.groups)
     except ValueError as error:
         raise InvalidInput(str(error), field="url") from error
-    serve(client)
+    serve(client, collection)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,8 +28,8 @@ from shared.http.problems import reply_to
 from shared.http.replies import JsonReply
 
 if TYPE_CHECKING:
-    from foreask_client import AsyncClient
     from foreask_mcp.server import HttpServer
+    from foreask_mcp.tools import Caller
 
 PATH = "/mcp"
 METADATA = "/.well-known/oauth-protected-resource"
@@ -81,9 +80,10 @@ class McpEndpoint:
                 self._server = server(self._caller_of)
             return self._server
 
-    async def _caller_of(self, request: Request) -> tuple[AsyncClient, AbstractSet[str]]:
-        """Return a client with the request's key, which need not be closed, and the scopes of the key."""
+    async def _caller_of(self, request: Request) -> Caller:
+        """Return the caller with a client, which has the request's key and need not be closed."""
         from foreask_client import AsyncClient  # noqa: PLC0415  `_load` has imported it
+        from foreask_mcp.tools import Caller  # noqa: PLC0415  likewise
 
         headers = {name: request.headers[name] for name in _FORWARDED_HEADERS if name in request.headers}
         client = AsyncClient(
@@ -93,7 +93,8 @@ class McpEndpoint:
             headers=headers,
             http_transport=self._transport,
         )
-        return client, request.state.caller.scopes
+        collection = request.query_params.get("collection", "default")
+        return Caller(client, request.state.caller.scopes, _address_of(request), collection)
 
 
 MCP_ROUTES = FeatureRoutes(endpoint=McpEndpoint)

@@ -21,7 +21,7 @@ NAMED = "FOREASK_SOURCE_SECRET_"  # first part of the variables of the field `so
 _NAMED_FIELD = "source_secrets"
 _FILE = "_FILE"
 # Variables of other programs: the command line (server, key and token) and docker-compose.yml (image, port and files).
-_OF_OTHER_PROGRAMS = {"FOREASK_URL", "FOREASK_API_KEY", "FOREASK_TOKEN", ALONE} | {
+_OF_OTHER_PROGRAMS = {"FOREASK_URL", "FOREASK_API_KEY", "FOREASK_TOKEN", "FOREASK_COLLECTION", ALONE} | {
     f"FOREASK_{name}" for name in ("PUBLISH", "PORT", "ENV_FILE", "IMAGE")
 }
 # Kubernetes sets such variables in every container, for a service with the name foreask, too.

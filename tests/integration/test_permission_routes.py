@@ -515,31 +515,41 @@ async def tool(prober, name, **arguments):
     return reply["isError"], reply["content"][0]["text"]
 
 
-async def search_tool(prober, name):
+async def search_tool(prober):
     for collection in COLLECTIONS:
-        _, found = await tool(prober, name, question=QUESTION, collection=collection)
+        _, found = await tool(prober, "search", query=QUESTION, collection=collection, top_k=50)
+        shown = {each["metadata"]["external_id"] for each in json.loads(found)["results"]}
+        assert shown == external_ids(prober.found(collection))
+
+
+async def ask_tool(prober):
+    for collection in COLLECTIONS:
+        _, found = await tool(prober, "ask", question=QUESTION, collection=collection)
         shown = [each for each in prober.found(collection) if each.live.secrets["external_id"] in found]
         assert bool(shown) == bool(prober.found(collection))
 
 
-async def list_tool(prober, name):
-    assert await tool(prober, name) == (False, "- default\n- handbook")
+async def list_tool(prober):
+    is_error, found = await tool(prober, "list_collections")
+    assert (is_error, json.loads(found)) == (False, {"collections": ["default", "handbook"], "more": 0})
 
 
-async def read_tool(prober, name):
+async def fetch_tool(prober):
     for stored in prober.some(8):
-        is_error, read = await tool(prober, name, chunk_id=stored.chunk_ids[0])
+        is_error, read = await tool(prober, "fetch", id=stored.chunk_ids[0])
         assert is_error != prober.person.reads(stored.live.readers)
         if is_error:
-            _, unknown = await tool(prober, name, chunk_id=str(missing := uuid4()))
+            _, unknown = await tool(prober, "fetch", id=str(missing := uuid4()))
             assert read == unknown.replace(str(missing), stored.chunk_ids[0])
+        else:
+            assert stored.live.secrets["text"] in json.loads(read)["text"]
 
 
 TOOL_PROBES = {
     "search": search_tool,
-    "ask": search_tool,
+    "fetch": fetch_tool,
+    "ask": ask_tool,
     "list_collections": list_tool,
-    "read_around": read_tool,
 }
 
 
@@ -684,8 +694,8 @@ async def test_mcp_tools_reveal_no_hidden_documents(client, delegating, once, pe
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         tools = (await prober.send("POST", "/mcp", headers=ACCEPT, json=body)).json()["result"]["tools"]
         assert {each["name"] for each in tools} == TOOL_PROBES.keys()
-        for name, probe in TOOL_PROBES.items():
-            await probe(prober, name)
+        for probe in TOOL_PROBES.values():
+            await probe(prober)
         is_error, refused = await tool(prober, "add_document", text="a", external_id="a")
         assert (is_error, refused) == (True, "There is no tool 'add_document' for this key.")
     unnamed = await client.post("/mcp", headers=key | ACCEPT, json=body)

@@ -119,6 +119,7 @@ def test_misspelt_setting_in_file_is_rejected(monkeypatch, tmp_path):
         "FOREASK_URL",
         "FOREASK_API_KEY",
         "FOREASK_TOKEN",
+        "FOREASK_COLLECTION",
         "FOREASK_PUBLISH",
         "FOREASK_PORT",
         "FOREASK_ENV_FILE",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from foreask_client import AsyncClient
 
 LOCAL = "http://127.0.0.1:8350"
+DEFAULT = "default"
 _TIMEOUT_SECONDS = 300.0
 
 
@@ -32,13 +33,18 @@ def run() -> None:
     )
     parser.add_argument("--as-user", help="act for this user; the key needs the scope delegate")
     parser.add_argument("--as-groups", default="", help="groups of this user, separated by commas")
+    parser.add_argument(
+        "--collection",
+        default=os.environ.get("FOREASK_COLLECTION", DEFAULT),
+        help=f"collection of calls that name none; FOREASK_COLLECTION; default: {DEFAULT}",
+    )
     options = parser.parse_args()
     groups = tuple(group for group in options.as_groups.split(",") if group)
     try:
         client = client_of(options.url, options.token or options.key, options.as_user, groups)
     except ValueError as error:
         sys.exit(str(error))
-    serve(client)
+    serve(client, options.collection)
 
 
 def client_of(url: str, key: str | None, user: str | None = None, groups: Sequence[str] = ()) -> AsyncClient:
@@ -58,13 +64,18 @@ def client_of(url: str, key: str | None, user: str | None = None, groups: Sequen
     return AsyncClient(url, key, user=user, groups=groups, timeout_seconds=_TIMEOUT_SECONDS, attempts=1)
 
 
-def serve(client: AsyncClient) -> None:
-    """Serve standard input and output until it ends, then close the client."""
-    asyncio.run(_serve(client))
+def serve(client: AsyncClient, collection: str) -> None:
+    """Serve standard input and output until it ends, then close the client.
+
+    Args:
+        client: the client that the tools use.
+        collection: the collection of calls that name none.
+    """
+    asyncio.run(_serve(client, collection))
 
 
-async def _serve(client: AsyncClient) -> None:
+async def _serve(client: AsyncClient, collection: str) -> None:
     from foreask_mcp.server import serve_stdio  # noqa: PLC0415  the SDK takes 0.3 s to load
 
     async with client:
-        await serve_stdio(client)
+        await serve_stdio(client, collection)

@@ -263,7 +263,7 @@ class DocumentsApi(Connection):
         return self.items(Pages(f"{_path(document_id)}/chunks", params, Chunk.model_validate))
 
     async def chunk(self, chunk_id: str, *, before: int = 1, after: int = 1) -> ChunkInContext:
-        """Return a chunk with its document and up to 10 neighbours on each side."""
+        """Return a chunk with its document and up to 20 neighbours on each side."""
         return await self.send(get(f"/v1/chunks/{segment(chunk_id)}", ChunkInContext, before=before, after=after))
 
     async def change_question(self, chunk_id: str, question: str, *, disabled: bool) -> None:
