@@ -20,6 +20,7 @@ REPLACEMENTS = {
     "AsyncBaseTransport": "BaseTransport",
     "AsyncClient": "Client",
     "AsyncEvents": "Events",
+    "AsyncHttp": "Http",
     "aclose": "close",
     "aiter_sse": "iter_sse",
     "aread": "read",

@@ -29,7 +29,7 @@ SOURCES = {
     "foreask-evaluation": (CLONE / "clients/evaluation", ("foreask_evaluation",)),
     "foreask-langchain": (CLONE / "clients/langchain", ("foreask_langchain",)),
     "foreask-llama-index": (CLONE / "clients/llama-index", ("foreask_llama_index",)),
-    "foreask-haystack": (CLONE / "clients/haystack", ("foreask_haystack",)),
+    "foreask-haystack": (CLONE / "clients/haystack", ("haystack_integrations",)),
 }
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -179,9 +179,15 @@ def test_missing_evaluation_names_its_extra(environments, tmp_path):
     assert ended.stderr == "The evaluation is not installed: pip install 'foreask[eval]'\n"
 
 
-@pytest.mark.parametrize("name", ["foreask-langchain", "foreask-llama-index", "foreask-haystack"])
-def test_retriever_needs_only_declared_dependencies(environments, tmp_path, name):
-    module = name.replace("-", "_")
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("foreask-langchain", "foreask_langchain"),
+        ("foreask-llama-index", "foreask_llama_index"),
+        ("foreask-haystack", "haystack_integrations.components.retrievers.foreask"),
+    ],
+)
+def test_retriever_needs_only_declared_dependencies(environments, tmp_path, name, module):
     run(environments[name] / "python", "-c", f"from {module} import ForeaskRetriever", cwd=tmp_path)
 
 

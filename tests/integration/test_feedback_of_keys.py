@@ -203,7 +203,7 @@ async def everything(client, headers, question, chunk_id):
     """Return the replies of each route that names matched questions."""
     body = {"question": question, "explain": "candidates", "expected": [chunk_id]}
     chat = {"model": "default", "messages": [{"role": "user", "content": question}]}
-    call = {"name": "search", "arguments": {"question": question}}
+    call = {"name": "search", "arguments": {"query": question}}
     compared = {"questions": [question], "collection": "default", "chunk_ids": [chunk_id]}
     rpc = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
     json_only = headers | {"accept": "application/json, text/event-stream"}
@@ -217,6 +217,7 @@ async def everything(client, headers, question, chunk_id):
     }
     for name, reply in replies.items():
         assert reply.status_code == 200, (name, reply.text)
+    assert replies["mcp"].json()["result"]["isError"] is False
     return replies
 
 

@@ -751,30 +751,50 @@ async def test_python_client_finds_only_readable_documents(client, delegating, o
                 assert refused.value.status == 403
 
 
-def found_by(framework, client):
-    """Return the external ids of the documents that a framework's retriever finds."""
+def found_by(framework, url, key, person):
+    """Return the external ids of the documents that a framework's retriever finds for a person.
+
+    The retriever names the person itself, or each question does.
+    """
+    named = {"user": person.user, "groups": list(person.groups)}
+    common = {"url": url, "api_key": key}
     if framework == "langchain":
         from foreask_langchain import ForeaskRetriever as OfLangChain
 
-        return {document.metadata["external_id"] for document in OfLangChain(client=client, k=50).invoke(QUESTION)}
-    from foreask_llama_index import ForeaskRetriever as OfLlamaIndex
+        own, each = OfLangChain(**common, **named, k=50), OfLangChain(**common, k=50)
+        results = [own.invoke(QUESTION), each.invoke(QUESTION, **named)]
+        return [{document.metadata["external_id"] for document in found} for found in results]
+    if framework == "llama-index":
+        from foreask_llama_index import ForeaskRetriever as OfLlamaIndex
 
-    return {node.node.metadata["external_id"] for node in OfLlamaIndex(client, top_k=50).retrieve(QUESTION)}
+        with Client(url, key) as shared:
+            retrievers = [OfLlamaIndex(**common, **named, top_k=50), OfLlamaIndex(shared.acting_for(**named), top_k=50)]
+            results = [retriever.retrieve(QUESTION) for retriever in retrievers]
+        return [{node.node.metadata["external_id"] for node in found} for found in results]
+    from haystack.utils import Secret
+    from haystack_integrations.components.retrievers.foreask import ForeaskRetriever as OfHaystack
+
+    common |= {"api_key": Secret.from_token(key), "top_k": 50}
+    results = [OfHaystack(**common, **named).run(QUESTION), OfHaystack(**common).run(QUESTION, **named)]
+    return [{document.meta["external_id"] for document in found["documents"]} for found in results]
 
 
-@pytest.mark.parametrize("framework", ["langchain", "llama-index"])
-async def test_retrievers_find_only_readable_documents(services, settings, provider, once, framework):
+@guards(
+    "clients/python/foreask_client/synchronous/connection.py",
+    "other._auth = self._auth.acting_for(user, groups)",
+    "pass",
+    means="a question of a person finds all documents of the key",
+)
+@pytest.mark.parametrize("framework", ["langchain", "llama-index", "haystack"])
+async def test_retrievers_find_only_readable_documents(services, settings, once, monkeypatch, framework):
+    monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
     world, _ = await stored_world(once, 14)
-
-    def find(person):
-        with Client(str(server.base_url), KEYS["alice"], headers=person.headers) as foreask:
-            return found_by(framework, foreask)
-
     async with serving(with_keys(settings), services) as server:
         for person in world.people[:4]:
             expected = [each for each in world.documents.values() if each.is_found_by(person)]
             of_default = external_ids(each for each in expected if each.collection == "default")
-            assert await asyncio.to_thread(find, person) == of_default
+            found = await asyncio.to_thread(found_by, framework, str(server.base_url), KEYS["alice"], person)
+            assert found == [of_default] * 2
 
 
 def named(world):

@@ -273,7 +273,7 @@ async def test_mcp_tools_are_those_of_person(client, issuer):
 
     assert reply.status_code == 200, reply.text
     tools = [tool["name"] for tool in reply.json()["result"]["tools"]]
-    assert tools == ["search", "ask", "list_collections", "read_around"]
+    assert tools == ["search", "fetch", "ask", "list_collections"]
 
 
 # The command line and the Python client

@@ -1,5 +1,6 @@
 """Requests and replies of the Python client: retries, errors, keys and pages."""
 
+import gc
 import json
 import subprocess
 import sys
@@ -224,6 +225,37 @@ async def test_async_client_retries_with_key(monkeypatch):
 
     assert erasure.documents_left == 1
     assert [request.headers["authorization"] for request in server.requests] == ["Bearer secret"] * 2
+
+
+def test_client_acts_for_several_persons_over_one_connection():
+    foreask, server = client(httpx.Response(404, json={}), key="secret")
+    ada = foreask.acting_for("ada@example.org", ["legal", "Zürich, Nord"])
+
+    for each in (foreask, ada, ada.acting_for("eve"), ada.acting_for(None)):
+        with pytest.raises(ApiError):
+            each.document("1")
+    with pytest.raises(ValueError, match="there is no user"):
+        foreask.acting_for(None, ["legal"])
+
+    named = [(r.headers.get("x-foreask-user"), r.headers.get("x-foreask-groups")) for r in server.requests]
+    assert named == [(None, None), ("ada@example.org", "legal,Z%C3%BCrich%2C%20Nord"), ("eve", ""), (None, None)]
+    assert {request.headers["authorization"] for request in server.requests} == {"Bearer secret"}
+    assert ada._http is foreask._http
+
+
+def test_client_is_closed_when_it_is_collected():
+    foreask, _ = client(httpx.Response(200))
+    http = foreask._http
+    ada = foreask.acting_for("ada")
+    del foreask
+    gc.collect()
+    assert not http.is_closed  # the other client still uses it
+
+    closed = []
+    http._transport.close = lambda: closed.append(True)
+    del ada, http
+    gc.collect()
+    assert closed == [True]
 
 
 def test_html_reply_to_stream_raises_error():

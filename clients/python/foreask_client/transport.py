@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -31,15 +31,38 @@ _PLAIN = "@/:"  # characters of names that need no encoding in a header, next to
 _LOCAL = {"127.0.0.1", "localhost", "::1"}
 
 
+AsyncHttp = httpx.AsyncClient  # it cannot be closed when it is garbage collected: its loop may be closed
+
+
+class Http(httpx.Client):
+    """Closes its connections when it is garbage collected: frameworks never close the clients of their retrievers."""
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # the interpreter may have ended, or the constructor has failed
+            self.close()
+
+
 class Bearer(httpx.Auth):
-    """Sends the key, and the person for whom it acts, to the server's origin only."""
+    """Sends the key, and the person for whom it acts, to the server's origin only.
+
+    Raises:
+        ValueError: there are groups without a user.
+    """
 
     def __init__(self, url: httpx.URL, key: str | None, user: str | None, groups: Sequence[str]) -> None:
+        if groups and user is None:
+            raise ValueError("groups are the groups of a user, and there is no user")
+        self._url = url
+        self._key = key
         self._origin = _origin(url)
         self._headers = {"authorization": f"Bearer {key}"} if key else {}
         if user is not None:
             self._headers["x-foreask-user"] = quote(user, safe=_PLAIN)
             self._headers["x-foreask-groups"] = ",".join(quote(group, safe=_PLAIN) for group in groups)
+
+    def acting_for(self, user: str | None, groups: Sequence[str]) -> Bearer:
+        """Return the same key, acting for a person."""
+        return Bearer(self._url, self._key, user, groups)
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         if _origin(request.url) == self._origin:
@@ -51,16 +74,12 @@ def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
-def http_options(
-    url: str, key: str | None, timeout_seconds: float, user: str | None, groups: Sequence[str]
-) -> dict[str, Any]:
-    """Return the options of both httpx clients.
+def http_options(url: str, timeout_seconds: float) -> dict[str, Any]:
+    """Return the options of both httpx clients, without the key: each request names it, and the person.
 
     Raises:
-        ValueError: the URL is not a valid HTTP URL, or there are groups without a user.
+        ValueError: the URL is not a valid HTTP URL.
     """
-    if groups and user is None:
-        raise ValueError("groups are the groups of a user, and there is no user")
     try:
         base = httpx.URL(url)
     except httpx.InvalidURL as error:
@@ -69,7 +88,6 @@ def http_options(
         raise ValueError(_not_a_url(url))
     return {
         "base_url": base,
-        "auth": Bearer(base, key, user, groups),
         "timeout": httpx.Timeout(timeout_seconds, connect=_CONNECT_SECONDS),
         "trust_env": base.host not in _LOCAL,  # a proxy cannot reach this machine
     }

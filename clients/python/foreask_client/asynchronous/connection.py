@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from copy import copy
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -33,8 +34,9 @@ class Connection:
         http_transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.url = url.rstrip("/")
-        options = transport.http_options(self.url, key, timeout_seconds, user, groups)
-        self._http = httpx.AsyncClient(**options, headers=headers, transport=http_transport)
+        options = transport.http_options(self.url, timeout_seconds)
+        self._auth = transport.Bearer(options["base_url"], key, user, groups)
+        self._http = transport.AsyncHttp(**options, headers=headers, transport=http_transport)
         self._attempts = attempts
 
     def __repr__(self) -> str:
@@ -50,6 +52,20 @@ class Connection:
 
     async def close(self) -> None:
         await self._http.aclose()
+
+    def acting_for(self, user: str | None, groups: Sequence[str] = ()) -> Self:
+        """Return a client for another person. Both have the same connections: closing one closes the other.
+
+        Args:
+            user: name of the person for whom the key acts, which needs the scope `delegate`; None: the key itself.
+            groups: groups of this person.
+
+        Raises:
+            ValueError: there are groups without a user.
+        """
+        other = copy(self)
+        other._auth = self._auth.acting_for(user, groups)  # noqa: SLF001  of the same class
+        return other
 
     async def send(self, request: Request[T]) -> T:
         """Send one request and return its reply. A repeatable request is sent again after a transient error."""
@@ -68,7 +84,7 @@ class Connection:
     async def _send_once(self, request: Request[T]) -> T:
         with transport.built(self._http, request) as built:
             with transport.connection_errors(transport.server_of(built, self.url)):
-                response = await self._http.send(built)
+                response = await self._http.send(built, auth=self._auth)
             return transport.read(request, response)
 
     async def _pause(self, seconds: float) -> None:
@@ -84,7 +100,8 @@ class Connection:
     async def events_of(self, stream: Stream) -> AsyncEvents:
         """Yield events when they arrive. Closing the iterator closes the connection."""
         with transport.connection_errors(self.url):
-            response = await self._http.send(transport.built_stream(self._http, stream), stream=True)
+            built = transport.built_stream(self._http, stream)
+            response = await self._http.send(built, auth=self._auth, stream=True)
             try:
                 if response.is_error:
                     await response.aread()

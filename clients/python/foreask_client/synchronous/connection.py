@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -33,8 +34,9 @@ class Connection:
         http_transport: httpx.BaseTransport | None = None,
     ) -> None:
         self.url = url.rstrip("/")
-        options = transport.http_options(self.url, key, timeout_seconds, user, groups)
-        self._http = httpx.Client(**options, headers=headers, transport=http_transport)
+        options = transport.http_options(self.url, timeout_seconds)
+        self._auth = transport.Bearer(options["base_url"], key, user, groups)
+        self._http = transport.Http(**options, headers=headers, transport=http_transport)
         self._attempts = attempts
 
     def __repr__(self) -> str:
@@ -48,6 +50,20 @@ class Connection:
 
     def close(self) -> None:
         self._http.close()
+
+    def acting_for(self, user: str | None, groups: Sequence[str] = ()) -> Self:
+        """Return a client for another person. Both have the same connections: closing one closes the other.
+
+        Args:
+            user: name of the person for whom the key acts, which needs the scope `delegate`; None: the key itself.
+            groups: groups of this person.
+
+        Raises:
+            ValueError: there are groups without a user.
+        """
+        other = copy(self)
+        other._auth = self._auth.acting_for(user, groups)  # noqa: SLF001  of the same class
+        return other
 
     def send(self, request: Request[T]) -> T:
         """Send one request and return its reply. A repeatable request is sent again after a transient error."""
@@ -66,7 +82,7 @@ class Connection:
     def _send_once(self, request: Request[T]) -> T:
         with transport.built(self._http, request) as built:
             with transport.connection_errors(transport.server_of(built, self.url)):
-                response = self._http.send(built)
+                response = self._http.send(built, auth=self._auth)
             return transport.read(request, response)
 
     def _pause(self, seconds: float) -> None:
@@ -82,7 +98,8 @@ class Connection:
     def events_of(self, stream: Stream) -> Events:
         """Yield events when they arrive. Closing the iterator closes the connection."""
         with transport.connection_errors(self.url):
-            response = self._http.send(transport.built_stream(self._http, stream), stream=True)
+            built = transport.built_stream(self._http, stream)
+            response = self._http.send(built, auth=self._auth, stream=True)
             try:
                 if response.is_error:
                     response.read()
