@@ -25,10 +25,10 @@ class ForeaskRetriever(BaseRetriever):
     Attributes:
         url: the server's URL; default: from the variable FOREASK_URL, else http://127.0.0.1:8350.
         api_key: API key, or the signed token of a person; default: from the variable FOREASK_API_KEY, if set. `dumps`
-            writes the variable's name in its place.
+            writes the variable's name instead.
         user: person for whom the key acts, which needs the scope `delegate`; None: the key itself.
         groups: groups of this person.
-        client: a client in place of these four, which may be shared. A retriever with one cannot be saved.
+        client: a client instead of these four, which may be shared. A retriever with one cannot be saved.
         collection: name of the collection.
         k: number of distinct chunks.
         filter: condition on metadata.

@@ -20,7 +20,7 @@ class ForeaskRetriever(BaseRetriever):
     """Finds the chunks of a collection that answer a question, best first.
 
     Args:
-        client: a client in place of the next four, which may be shared; `aretrieve` uses it in a thread.
+        client: a client instead of the next four, which may be shared; `aretrieve` uses it in a thread.
         url: the server's URL; default: from the variable FOREASK_URL, else http://127.0.0.1:8350.
         api_key: API key, or the signed token of a person; default: from the variable FOREASK_API_KEY, if set.
         user: person for whom the key acts, which needs the scope `delegate`; None: the key itself. For a retriever for

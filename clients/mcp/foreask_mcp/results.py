@@ -15,7 +15,7 @@ _MAX_CHARS = 40_000  # of a text around a passage: about 10,000 tokens, above wh
 
 
 class Result(BaseModel):
-    """The structured content of a result. Fields that are None are left out."""
+    """The structured content of a result. Fields without a value are left out."""
 
 
 class Passage(Result):
@@ -122,7 +122,7 @@ def _metadata(metadata: Json, external_id: str, page: int | None) -> Json:
 
 
 def _url(metadata: Json, document_id: str, chunk_id: str, address: str) -> str:
-    """Return the address of a passage: that of its document at its source, else a page of the server.
+    """Return the address of a passage: the address of its document at the source, else a page of the server.
 
     Each passage has its own, because clients distinguish sources by it. An empty one would not be cited.
     """

@@ -29,7 +29,7 @@ from foreask_mcp.results import (
 A = TypeVar("A", bound=BaseModel)
 
 _COLLECTION = Field(
-    None, description="the collection to search; list_collections names them; absent: the one that is configured"
+    None, description="the collection to search; list_collections names them; absent: the configured collection"
 )
 _FILTER = Field(None, description='metadata that documents must have, as {"year": 2026}')
 _MAX_COLLECTIONS = 200
@@ -133,7 +133,7 @@ class AddDocumentArguments(_Arguments):
     external_id: str = Field(
         min_length=1, max_length=1_100, description="your name for it; a document with the same name is replaced"
     )
-    collection: str | None = Field(None, description="the collection to add it to; absent: the one that is configured")
+    collection: str | None = Field(None, description="the collection to add it to; absent: the configured collection")
     title: str | None = Field(None, max_length=1_000)
     metadata: dict[str, Any] = Field({}, description="fields to filter by")
 
