@@ -29,7 +29,7 @@ from shared.http.replies import JsonReply
 
 if TYPE_CHECKING:
     from foreask_mcp.server import HttpServer
-    from foreask_mcp.tools import Caller
+    from foreask_mcp.tools import ToolCaller
 
 PATH = "/mcp"
 METADATA = "/.well-known/oauth-protected-resource"
@@ -80,10 +80,10 @@ class McpEndpoint:
                 self._server = server(self._caller_of)
             return self._server
 
-    async def _caller_of(self, request: Request) -> Caller:
+    async def _caller_of(self, request: Request) -> ToolCaller:
         """Return the caller with a client, which has the request's key and need not be closed."""
         from foreask_client import AsyncClient  # noqa: PLC0415  `_load` has imported it
-        from foreask_mcp.tools import Caller  # noqa: PLC0415  likewise
+        from foreask_mcp.tools import ToolCaller  # noqa: PLC0415  likewise
 
         headers = {name: request.headers[name] for name in _FORWARDED_HEADERS if name in request.headers}
         client = AsyncClient(
@@ -94,7 +94,7 @@ class McpEndpoint:
             http_transport=self._transport,
         )
         collection = request.query_params.get("collection", "default")
-        return Caller(client, request.state.caller.scopes, _address_of(request), collection)
+        return ToolCaller(client, request.state.caller.scopes, _address_of(request), collection)
 
 
 MCP_ROUTES = FeatureRoutes(endpoint=McpEndpoint)

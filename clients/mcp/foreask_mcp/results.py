@@ -14,11 +14,11 @@ NEIGHBOURS = 20  # chunks on each side of a passage, the most that the API retur
 _MAX_CHARS = 40_000  # of a text around a passage: about 10,000 tokens, above which Claude Code warns
 
 
-class Result(BaseModel):
+class ToolResult(BaseModel):
     """The structured content of a result. Fields without a value are left out."""
 
 
-class Passage(Result):
+class FoundPassage(ToolResult):
     id: str = Field(description="opaque id, which fetch accepts")
     title: str = Field(description="title of the document and headings of the passage")
     url: str = Field(description="address of the passage, for citations")
@@ -26,42 +26,42 @@ class Passage(Result):
     metadata: dict[str, Any] = Field(description="metadata of the document, its name `external_id`, and the page")
 
 
-class Passages(Result):
-    results: list[Passage] = Field(description="passages, best first")
+class SearchResult(ToolResult):
+    results: list[FoundPassage] = Field(description="passages, best first")
     notice: str | None = Field(None, description="why nothing was found, or which field of the filter is unknown")
 
 
-class Fetched(Passage):
+class DocumentPart(FoundPassage):
     text: str = Field(description="text of the document, or of the part around the passage if the document is long")
     previous_id: str | None = Field(None, description="id to fetch for the text before this part; absent at the start")
     next_id: str | None = Field(None, description="id to fetch for the text after this part; absent at the end")
 
 
-class Cited(Passage):
+class CitedPassage(FoundPassage):
     number: int = Field(description="number of the citation in the answer, as in [1]")
 
 
-class Answered(Result):
+class AnswerResult(ToolResult):
     answer: str
     found: bool = Field(description="whether the documents answer the question")
     certain: bool = Field(description="false if the evidence is weak")
     incomplete: str | None = Field(None, description="why the answer is incomplete")
-    citations: list[Cited] = Field(description="cited passages, in order of appearance")
+    citations: list[CitedPassage] = Field(description="cited passages, in order of appearance")
     notice: str | None = Field(None, description="why nothing was found, or which field of the filter is unknown")
 
 
-class Collections(Result):
+class CollectionNames(ToolResult):
     collections: list[str]
     more: int = Field(description="number of further collections")
 
 
-class Added(Result):
+class AddedDocument(ToolResult):
     document_id: str
     external_id: str
     state: str = Field(description="queries find the document when it is `searchable` or `ready`")
 
 
-def passages_of(found: Retrieval, address: str) -> Passages:
+def passages_of(found: Retrieval, address: str) -> SearchResult:
     """Return the result of a search.
 
     Args:
@@ -69,30 +69,30 @@ def passages_of(found: Retrieval, address: str) -> Passages:
         address: URL of the server, as its users open it.
     """
     results = [_passage(chunk, chunk.chunk_id, address) for chunk in found.chunks]
-    return Passages(results=results, notice=found.metadata.notice)
+    return SearchResult(results=results, notice=found.metadata.notice)
 
 
-def answered(answer: Answer, address: str) -> Answered:
+def answered(answer: Answer, address: str) -> AnswerResult:
     """Return an answer with its cited passages."""
     chunks = {chunk.chunk_id: chunk for chunk in answer.chunks}  # a citation has no metadata
-    return Answered(
+    return AnswerResult(
         answer=answer.answer,
         found=answer.found,
         certain=answer.certain,
         incomplete=answer.why_incomplete,
         citations=[
-            Cited(number=each.number, **_passage(chunks[each.chunk_id], each.chunk_id, address).model_dump())
+            CitedPassage(number=each.number, **_passage(chunks[each.chunk_id], each.chunk_id, address).model_dump())
             for each in answer.citations
         ],
         notice=answer.metadata.notice,
     )
 
 
-def fetched(found: ChunkInContext, address: str) -> Fetched:
+def fetched(found: ChunkInContext, address: str) -> DocumentPart:
     """Return a passage with as much text around it as a model reads at once."""
     chunks = [*found.before, found.chunk, *found.after]
     start, end = _window([len(chunk.text) for chunk in chunks], len(found.before))
-    return Fetched(
+    return DocumentPart(
         id=found.chunk.id,
         title=_title(found.chunk.title, [], found.document.external_id),
         url=_url(found.document.metadata or {}, found.document.id, found.chunk.id, address),
@@ -103,8 +103,8 @@ def fetched(found: ChunkInContext, address: str) -> Fetched:
     )
 
 
-def _passage(chunk: FoundChunk, chunk_id: str, address: str) -> Passage:
-    return Passage(
+def _passage(chunk: FoundChunk, chunk_id: str, address: str) -> FoundPassage:
+    return FoundPassage(
         id=chunk_id,
         title=_title(chunk.title, chunk.heading_path, chunk.external_id),
         url=_url(chunk.metadata, chunk.document_id, chunk_id, address),
