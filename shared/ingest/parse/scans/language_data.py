@@ -55,7 +55,7 @@ def lacking(languages: Sequence[str] = ()) -> str:
 def lacking_packages() -> str:
     """Return a sentence that names a missing package of Python; empty if none is missing."""
     if missing := [name for name in _PACKAGES if not _is_installed(name)]:
-        return f"The package {missing[0]} is not installed: install foreask[ocr]."
+        return f"The package {missing[0]} is not installed: install foreask with its extra 'ocr'."
     return ""
 
 
