@@ -7,7 +7,7 @@ ARG OCR_LANGUAGES
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/foreask
 WORKDIR /src
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml constraints.txt ABOUT.md LICENSE ./
 COPY api api
 COPY cli cli
 COPY clients clients

@@ -52,7 +52,7 @@ def built(name, folder):
     copy.mkdir()
     for package in packages:
         copytree(source / package, copy / package, ignore=ignore_patterns("__pycache__"))
-    for file in ("pyproject.toml", "README.md"):
+    for file in ("pyproject.toml", "LICENSE", "ABOUT.md" if name == "foreask" else "README.md"):
         (copy / file).write_bytes((source / file).read_bytes())
     # As `pip wheel --no-build-isolation` does, without the seconds that pip takes for each wheel.
     run(sys.executable, "-c", "from setuptools.build_meta import build_wheel; build_wheel('.')", cwd=copy)
@@ -176,7 +176,7 @@ def test_missing_evaluation_names_its_extra(environments, tmp_path):
     ended = ran(environments["foreask"] / "foreask", "eval", "questions/", "--answers", cwd=tmp_path)
 
     assert ended.returncode == 1
-    assert ended.stderr == "The evaluation is not installed: pip install 'foreask[eval]'\n"
+    assert ended.stderr == "The evaluation is not installed: install foreask with its extra 'eval'\n"
 
 
 @pytest.mark.parametrize(
