@@ -33,5 +33,14 @@ ENV PATH=/opt/foreask/bin:$PATH PYTHONUNBUFFERED=1 FOREASK_DATA_DIR=/data
 USER foreask
 WORKDIR /data
 EXPOSE 8350
+# `make release` sets both.
+ARG VERSION=unreleased
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="foreask" \
+    org.opencontainers.image.description="Question-to-question retrieval over your documents" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}" \
+    org.opencontainers.image.licenses="Apache-2.0"
+# A health check needs the name of the process: docker-compose.yml and the chart define one for each.
 ENTRYPOINT ["foreask"]
 CMD ["api"]

