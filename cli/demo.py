@@ -18,6 +18,7 @@ from cli.ingestion import SEARCHABLE, Until, UploadBatch, follow, seconds_left, 
 from cli.launcher import DEFAULT_PORT, Launcher, LaunchPlan, StopRequested, announce_restarts, stoppable
 from cli.meter import Meter
 from cli.programs import WorkerCounts
+from embedded import llama
 from shared.domain.errors import Unavailable
 from shared.process import hardening
 from shared.settings import Settings, load
@@ -38,6 +39,8 @@ def run(data_dir: Path, console: Console) -> None:
     """Run the demo. A second run waits for nothing, because the documents are stored already."""
     started = time.monotonic()
     launcher = Launcher(LaunchPlan(settings_for(data_dir), WorkerCounts(), port=0), console)
+    if launcher.lacks_llm:
+        raise Unavailable(llama.missing(), component="llm")
     announce_restarts(console)
     with stoppable(launcher), hardening.private_files():
         try:

@@ -101,6 +101,10 @@ class Launcher:
         return self._stack.settings
 
     @property
+    def lacks_llm(self) -> bool:
+        return self._stack.lacks_llm
+
+    @property
     def key(self) -> str | None:
         """The key that was drawn because this system does not report the users of connections."""
         return None if self.key_file is None else self.key_file.read_text()
@@ -145,14 +149,14 @@ class Launcher:
             os.environ.setdefault(name, value)  # the engines inherit it
         with self._step("engines") as note:
             self._stack.start()
-            note.append(", ".join(_LABELS[engine][0] for engine in self._stack.engines) or "none: all URLs are set")
+            note.append(", ".join(_LABELS[engine][0] for engine in self._stack.started) or "none: all URLs are set")
         for engine in ENGINES:
             self._console.print(f"    {_LABELS[engine][0]:<11}{self._address(engine)}", highlight=False)
-        if self._stack.lacks_llm:
+        if self.lacks_llm:
             sentence = (
-                f"! {llama.missing()}\n  and start foreask again. Until then, documents are found only by their texts."
+                f"{llama.missing()}\n  and start foreask again. Until then, documents are found only by their texts."
             )
-            self._console.print(f"[yellow]{sentence}[/yellow]", highlight=False, soft_wrap=True)
+            self._console.print(f"! {sentence}", style="yellow", markup=False, highlight=False, soft_wrap=True)
         with self._step("schema") as note:
             _migrate(secrets_of_roles.environment_of("schema", self._stack.environment()))
             note.append("up to date")
@@ -183,6 +187,8 @@ class Launcher:
 
     def _address(self, engine: Engine) -> str:
         """Return where an engine runs, its hosts and its model."""
+        if engine == "llm" and self.lacks_llm:
+            return "not installed"
         value = getattr(self.settings, _LABELS[engine][1])
         url = value.get_secret_value() if isinstance(value, SecretStr) else value or ""
         model = getattr(self.settings, f"{engine}_model", None)

@@ -57,6 +57,9 @@ class Stack:
         self.data_dir = (data_dir or settings.data_dir).resolve()
         self.settings = settings
         self.engines = tuple(engine for engine in ENGINES if engine in set(engines) and _absent(settings, engine))
+        # Without its weights, the language model is unavailable, as a stopped provider is: nothing else waits for it.
+        self.lacks_llm = "llm" in self.engines and not llama.is_installed()
+        self.started = tuple(engine for engine in self.engines if not (engine == "llm" and self.lacks_llm))
         self._configured = settings
         self._durable = durable
         self._on_failure = on_failure
@@ -73,14 +76,11 @@ class Stack:
         make_private(self.data_dir)
         self._lock = _locked(self.data_dir)
         try:
-            ports = stable_ports(self.data_dir / "ports.json", self.engines)
-            if self.lacks_llm:
-                ports["llm"] = CLOSED_PORT
-            started = [engine for engine in self.engines if engine != "llm" or not self.lacks_llm]
+            ports = stable_ports(self.data_dir / "ports.json", self.started)
             stored_password(self._key_of_models)  # drawn once, before both models read it
             # PostgreSQL's first start creates its cluster, which takes a second: the others are prepared meanwhile.
             with ThreadPoolExecutor() as pool:
-                children = list(pool.map(lambda engine: self._child(engine, ports[engine]), started))
+                children = list(pool.map(lambda engine: self._child(engine, ports[engine]), self.started))
             self._supervisor = Supervisor(children, self._on_failure)
             self._supervisor.start()
             self.settings = self._configured.model_copy(update=self._urls(ports))
@@ -102,11 +102,6 @@ class Stack:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-
-    @property
-    def lacks_llm(self) -> bool:
-        """Whether the embedded language model is not installed: then it is unavailable, as a stopped provider is."""
-        return "llm" in self.engines and not llama.is_installed()
 
     def environment(self) -> dict[str, str]:
         """Return the settings as FOREASK_* variables, for the API and the workers."""
@@ -151,7 +146,8 @@ class Stack:
                     key = process.key(self.data_dir / "qdrant")
                     filled |= {"qdrant_url": process.url(ports[engine]), "qdrant_api_key": key}
                 case "llm":
-                    filled |= self._model("llm", llama.url(ports[engine]), llama.MODEL) | self._providers_embedding()
+                    port = CLOSED_PORT if self.lacks_llm else ports[engine]
+                    filled |= self._model("llm", llama.url(port), llama.MODEL) | self._providers_embedding()
                 case "embedding":
                     filled |= self._model("embedding", embeddings.url(ports[engine]), self._embedding)
                     filled |= _prefixes(self._configured, self._embedding)

