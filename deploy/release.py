@@ -22,6 +22,7 @@ import helm_python
 from deploy import lock, versions
 
 ROOT = versions.ROOT
+FOLDER = ROOT / "dist"
 SUMS = "SHA256SUMS"
 ENGINES = ("docker", "podman")
 # The lists of packages that contain some of our own distributions.
@@ -89,7 +90,7 @@ def build_image(root: Path, version: str) -> str | None:
 
 
 def _build_distribution(sources: Path, project: Path, folder: Path) -> None:
-    """Build the source distribution, and from it the wheel. The same commit has the same bytes at any time."""
+    """Build the source distribution, and from it the wheel, whose bytes depend only on the commit."""
     options = ["--quiet", "--no-create-gitignore", "--build-constraints", str(sources / "constraints.txt")]
     command = [sys.executable, "-m", "uv", "build", *options, "--out-dir", str(folder), str(project)]
     time = {"SOURCE_DATE_EPOCH": _git(ROOT, "log", "-1", "--format=%ct")}
@@ -124,17 +125,16 @@ def main() -> None:
     """Build into `dist`, and print what remains to be done."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="refuse a clone that is not ready, and build the image")
-    parser.add_argument("--folder", type=Path, default=ROOT / "dist", help="is emptied")
     options = parser.parse_args()
     if options.check and (found := list(problems())):
         sys.exit("\n".join(found))
-    shutil.rmtree(options.folder, ignore_errors=True)
-    build(ROOT, _made(options.folder))
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    build(ROOT, _made(FOLDER))
     version = versions.current()
     if options.check:
         image = build_image(ROOT, version)
         print(f"The image is {image}." if image else "No image was built: neither Docker nor Podman is running.")
-        print(NEXT.format(version=version, folder=options.folder, sums=SUMS))
+        print(NEXT.format(version=version, folder=FOLDER.name, sums=SUMS))
 
 
 if __name__ == "__main__":
