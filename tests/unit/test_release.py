@@ -1,6 +1,7 @@
 """The release: one version, files with checksums, and lists that install only our own wheels."""
 
 import hashlib
+import re
 import shutil
 import subprocess
 from shutil import copytree
@@ -157,6 +158,41 @@ def test_checksums_are_verified_by_sha256sum(tmp_path):
 
     assert len(verified.splitlines()) == len(lock.OWN) + len(list(lock.FOLDER.iterdir()))
     assert subprocess.run(check, cwd=tmp_path, capture_output=True, check=False).returncode == 1
+
+
+BY_NAME = re.compile(
+    r"""(?:pipx?|uv tool|pip"?) install (?!.*--no-index)[^`]*?(?<![\w./])foreask(?:-[a-z-]+)?[\['"`\s]"""
+)
+TEXTS = (
+    "*.md",
+    "docs/**/*.md",
+    "clients/**/*.md",
+    "deploy/**/*.md",
+    "{api,cli,embedded,features,shared,workers}/**/*.py",
+)
+
+
+@guards(
+    "docs/how-to/bulk-load.md",
+    "Its reader is [the list or extra",
+    "Run `pip install 'foreask[parquet]'`. [The list or extra",
+    means="the index answers with a package of another author",
+)
+def test_no_text_installs_our_names_from_index():
+    texts = {file: file.read_text() for pattern in expanded(TEXTS) for file in ROOT.glob(pattern)}
+    warning = "**Never run `pip install foreask`.**"
+
+    found = {str(file): BY_NAME.findall(text.replace(warning, "")) for file, text in texts.items()}
+
+    assert len(texts) > 500
+    assert {file: matches for file, matches in found.items() if matches} == {}
+
+
+def expanded(patterns):
+    for pattern in patterns:
+        before, _, rest = pattern.partition("{")
+        names, _, after = rest.partition("}")
+        yield from (before + name + after for name in names.split(",")) if rest else [pattern]
 
 
 def test_forge_runs_only_our_checks():
