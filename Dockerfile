@@ -7,7 +7,11 @@ ARG OCR_LANGUAGES
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/foreask
 WORKDIR /src
-COPY pyproject.toml constraints.txt ABOUT.md LICENSE ./
+COPY requirements requirements
+# Every package is checked against its hash, and stays in its layer while only our own files change.
+RUN --mount=type=cache,target=/root/.cache/pip \
+    /opt/foreask/bin/pip install --no-deps -r requirements/server.txt ${OCR_LANGUAGES:+-r requirements/ocr.txt}
+COPY pyproject.toml ABOUT.md LICENSE ./
 COPY api api
 COPY cli cli
 COPY clients clients
@@ -15,9 +19,8 @@ COPY features features
 COPY shared shared
 COPY workers workers
 RUN --mount=type=cache,target=/root/.cache/pip \
-    /opt/foreask/bin/pip install --constraint constraints.txt ./clients/python ./clients/mcp ".${OCR_LANGUAGES:+[ocr]}" \
-    && /opt/foreask/bin/pip install --constraint constraints.txt ./clients/evaluation \
-    && /opt/foreask/bin/pip uninstall --yes pip
+    /opt/foreask/bin/pip install --no-deps ./clients/python ./clients/mcp ./clients/evaluation . \
+    && /opt/foreask/bin/pip check && /opt/foreask/bin/pip uninstall --yes pip
 
 FROM ${PYTHON_IMAGE}
 ARG OCR_LANGUAGES

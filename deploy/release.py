@@ -29,7 +29,7 @@ ENGINES = ("docker", "podman")
 CONTENTS = {"server": lock.OWN, "mcp": ("foreask-client", "foreask-mcp")}
 NEXT = """
 Version {version} is in {folder}. Next:
-  1. Run the tests of a release: .ci/run all, make faults, make compose-test chart-test.
+  1. Install it into a clean environment: docs/how-to/install.md.
   2. Sign the checksums, for example: gpg --armor --detach-sign {folder}/{sums}
   3. Tag the commit: git tag --sign v{version} && git push origin v{version}
   4. Publish the files of {folder}, the image and the chart: docs/contributing/make-a-release.md.

@@ -419,10 +419,12 @@ def test_example_contains_every_required_compose_variable():
 
 def test_image_contains_packages_imported_by_servers():
     copied = set(re.findall(r"^COPY (\w+) \1$", DOCKERFILE, re.MULTILINE))
-    assert copied == {"api", "cli", "clients", "features", "shared", "workers"}
+    assert copied == {"api", "cli", "clients", "features", "requirements", "shared", "workers"}
     assert copied <= set(re.findall(r"^!(\w+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
     assert "USER foreask" in DOCKERFILE
-    assert re.search(r'pip install .* "\.\$\{OCR_LANGUAGES:\+\[ocr\]\}" ', DOCKERFILE)  # no other extra
+    lists = re.findall(r"requirements/(\w+)\.txt", DOCKERFILE)
+    assert lists == ["server", "ocr"]
+    assert "${OCR_LANGUAGES:+-r requirements/ocr.txt}" in DOCKERFILE
 
 
 def test_image_and_compose_have_same_ocr_languages():
