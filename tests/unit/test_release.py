@@ -38,6 +38,12 @@ def clone(tmp_path):
     return root
 
 
+def test_every_distribution_is_released():
+    folders = {".", *(f"clients/{file.parent.name}" for file in ROOT.glob("clients/*/pyproject.toml"))}
+
+    assert set(versions.DISTRIBUTIONS.values()) == folders
+
+
 def test_all_files_state_one_version():
     assert list(versions.disagreements()) == []
 
