@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
+from alembic.config import CommandLine, Config
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
@@ -26,6 +27,7 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.explain import all_statements
 from shared.ledger.postgres import revision, schema
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.migrations.comments import statements_of
 from shared.ledger.postgres.revision import SchemaNewer, SchemaOutdated
 from shared.ledger.postgres.schema import _MIGRATIONS
 from shared.ledger.postgres.statements import Statement
@@ -231,6 +233,80 @@ async def test_mistake_in_schema_is_reported_with_line(services, tmp_path, monke
     assert raised.value.__notes__ == [f"schema.sql, line {line}"]
 
 
+# --- what a database administrator sees ---
+
+# The tables and columns without a comment, and the tables without one.
+WITHOUT_COMMENT = Statement("""
+    SELECT c.relname || coalesce('.' || a.attname, '') AS name
+    FROM pg_class c LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    WHERE c.relnamespace = CAST('public' AS regnamespace) AND c.relkind IN ('r', 'p')
+      AND col_description(c.oid, a.attnum) IS NULL
+    UNION ALL
+    SELECT c.relname FROM pg_class c
+    WHERE c.relnamespace = CAST('public' AS regnamespace) AND c.relkind IN ('r', 'p')
+      AND obj_description(c.oid, 'pg_class') IS NULL
+""")
+
+
+async def alembic(*arguments):
+    """Return the output of Alembic's own command line, which runs without an event loop."""
+    program, written = CommandLine("alembic"), StringIO()
+    chosen = program.parser.parse_args(arguments)
+    configured = Config(_MIGRATIONS / "alembic.ini", stdout=written, output_buffer=written, cmd_opts=chosen)
+    await asyncio.to_thread(program.run_cmd, configured, chosen)
+    return written.getvalue()
+
+
+@guards(
+    "shared/ledger/postgres/migrations/versions/0001_the_ledger.py",
+    ", *comments.statements_of(sql)",
+    "",
+    means="psql shows no comments of tables and columns",
+)
+async def test_every_table_and_column_has_comment(ledger):
+    assert [row.name for row in await ledger.rows(WITHOUT_COMMENT)] == []
+    (chunk,) = await ledger.rows(
+        Statement("""
+        SELECT col_description(CAST('chunks_open' AS regclass), attnum) AS due_at FROM pg_attribute
+        WHERE attrelid = CAST('chunks_open' AS regclass) AND attname = 'due_at'
+    """)
+    )
+    assert chunk.due_at.startswith("time from which the row may be claimed")
+
+
+def test_column_without_comment_is_refused():
+    sql = "-- A table.\nCREATE TABLE things (\n    colour text\n);\n"
+
+    with pytest.raises(KeyError, match="colour"):
+        list(statements_of(sql))
+    assert list(statements_of(sql.replace("text", "text  -- what's seen"))) == [
+        "COMMENT ON TABLE things IS 'A table.';",
+        "COMMENT ON COLUMN things.colour IS 'what''s seen';",
+    ]
+
+
+async def test_offline_sql_of_alembic_creates_schema(services, monkeypatch):
+    monkeypatch.setenv("FOREASK_DATABASE_URL", "")
+    sql = await alembic("upgrade", "head", "--sql")
+    async with empty_database(services) as ledger:
+        async with ledger.pool.lend() as connection:
+            await connection.driver.execute(sql)
+
+        assert await revision.require_schema(ledger) is False
+        assert [row.name for row in await ledger.rows(WITHOUT_COMMENT)] == []
+
+
+async def test_alembic_shows_revision_of_configured_ledger(services, monkeypatch):
+    assert await alembic("heads") == f"{HEAD_REVISION} (head)\n"
+    assert (await alembic("history")).startswith("<base> -> 0001")
+    async with empty_database(services) as empty:
+        monkeypatch.setenv("FOREASK_DATABASE_URL", url_of(empty))
+        assert await alembic("current") == ""
+        await alembic("upgrade", "head")
+        assert await alembic("current") == f"{HEAD_REVISION} (head)\n"
+        assert await revision.require_schema(empty) is False
+
+
 # --- two releases at the same time ---
 
 # The oldest code that may run on the schema.
@@ -282,8 +358,8 @@ async def test_code_ingests_on_schema_of_next_release(services, ledger, provider
 
 @guards(
     "shared/ledger/postgres/schema.py",
-    "        async with database.transaction() as connection:\n            await connection.execute(_RAISE_TOKENS)",
-    "        await lock_connection.execute(_RAISE_TOKENS)",
+    "        yield\n",
+    "        yield\n        await lock_connection.execute(_RAISE_TOKENS)\n",
     means="the lock of the migrations does not see the function that a migration creates",
 )
 async def test_migration_may_create_function_that_raises_tokens(ledger, tmp_path, monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import asyncpg
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, event, exc
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from shared.domain.errors import Unavailable
@@ -28,15 +30,6 @@ _RAISE_TOKENS = Statement("SELECT raise_tokens()")
 _ALLOW_IDLE = Statement("SET LOCAL idle_in_transaction_session_timeout = 0")
 
 
-def _configuration(connection: Connection) -> Config:
-    """Return Alembic's configuration for an open connection."""
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS))
-    config.set_main_option("path_separator", "os")
-    config.attributes["connection"] = connection
-    return config
-
-
 async def migrate(database: Database) -> None:
     """Apply missing migrations; concurrent and repeated calls are safe.
 
@@ -46,30 +39,52 @@ async def migrate(database: Database) -> None:
     Raises:
         Unavailable: a migration waited too long for a lock. Earlier migrations are applied.
     """
-    # The lock has its own transaction, because a migration that builds an index ends the transaction in which
-    # migrations started.
-    async with begin_alone(database, AdvisoryLock.MIGRATION) as lock_connection:
-        await lock_connection.execute(_ALLOW_IDLE)
-        engine = create_async_engine("postgresql+asyncpg://", async_creator=database.open_driver, poolclass=NullPool)
-        async with engine.connect() as connection:
-            try:
-                await connection.run_sync(_upgrade)
-            except exc.DBAPIError as error:
-                if error.orig is None or not isinstance(error.orig.__cause__, asyncpg.LockNotAvailableError):
-                    raise
-                raise Unavailable(
-                    f"a migration waited {_LOCK_TIMEOUT} for a lock that another transaction holds: run it again",
-                    component="ledger",
-                    retry_after=_RETRY_AFTER,
-                ) from error
+    async with migrating_alone(database):
+        async with connected(database) as alembic:
+            await alembic.run_sync(_upgrade)
         # In a new transaction: this one may remember that the function did not exist when it started.
         async with database.transaction() as connection:
             await connection.execute(_RAISE_TOKENS)
 
 
+@asynccontextmanager
+async def migrating_alone(database: Database) -> AsyncIterator[None]:
+    """Hold the lock of the migrations.
+
+    The lock has its own transaction, because a migration that builds an index ends the transaction in which migrations
+    started.
+    """
+    async with begin_alone(database, AdvisoryLock.MIGRATION) as lock_connection:
+        await lock_connection.execute(_ALLOW_IDLE)
+        yield
+
+
+@asynccontextmanager
+async def connected(database: Database) -> AsyncIterator[AsyncConnection]:
+    """Yield a connection for Alembic, whose waits for locks are limited.
+
+    Raises:
+        Unavailable: a migration waited too long for a lock. Earlier migrations are applied.
+    """
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=database.open_driver, poolclass=NullPool)
+    async with engine.connect() as connection:
+        event.listen(connection.sync_connection, "begin", _bound_waits)
+        try:
+            yield connection
+        except exc.DBAPIError as error:
+            if error.orig is None or not isinstance(error.orig.__cause__, asyncpg.LockNotAvailableError):
+                raise
+            raise Unavailable(
+                f"a migration waited {_LOCK_TIMEOUT} for a lock that another transaction holds: run it again",
+                component="ledger",
+                retry_after=_RETRY_AFTER,
+            ) from error
+
+
 def _upgrade(connection: Connection) -> None:
-    event.listen(connection, "begin", _bound_waits)
-    command.upgrade(_configuration(connection), "head")
+    config = Config(_MIGRATIONS / "alembic.ini")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
 
 
 def _bound_waits(connection: Connection) -> None:
