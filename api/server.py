@@ -20,7 +20,7 @@ from shared.domain.errors import ForeaskError
 from shared.http.access import auth
 from shared.http.quiet_server import QuietServer
 from shared.http.shutdown import Shutdown
-from shared.process import gc, hardening
+from shared.process import gc, hardening, identity
 from shared.process.telemetry import logging
 from shared.services import build
 from shared.services.start import check_start
@@ -64,6 +64,7 @@ def main() -> None:
     hardening.close_memory()
     sys.setswitchinterval(_SWITCH_SECONDS)
     settings = load()
+    identity.become("api")
     logging.configure("api", level=settings.log_level, line_format=settings.log_format)
     shutdown = Shutdown()
     auth.require_known_users(settings)

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import structlog
 import uvloop
 
 from shared.domain.queues import WorkerRole
@@ -25,6 +26,8 @@ if TYPE_CHECKING:  # most workers load no feature
 
 T = TypeVar("T")
 _CLOSE_SECONDS = 4.0  # a supervisor waits five seconds longer than the grace
+
+log = structlog.get_logger()
 
 
 class WorkerLoop:
@@ -83,6 +86,7 @@ class WorkerLoop:
 
     def stop(self) -> None:
         """Ask the drains to stop, and start no more calls of providers; returns at once."""
+        self._loop.call_soon_threadsafe(partial(log.info, "worker.stopping", role=self.role))
         self._loop.call_soon_threadsafe(self.stopping.set)
         self._loop.call_soon_threadsafe(self.services.stop)
 

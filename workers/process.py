@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, Literal
 
 import structlog
 import uvloop
 from celery import Celery, signals
+from celery.apps import worker
 
 from shared.broker.wakeups import celery_app
 from shared.domain.errors import ForeaskError
 from shared.domain.queues import STAGES, WorkerRole, broker_name
-from shared.process import gc, hardening, priority
+from shared.process import gc, hardening, identity, priority
 from shared.process.telemetry import logging
 from shared.services import ocr
 from shared.services.start import check_start
@@ -25,6 +27,7 @@ from workers.tasks import register
 # bench.migration --chunks 20000 --sections 2 --questions 2` on two processors: the 95th percentile of queries while a
 # build is filled, relative to that before, is 2.3 instead of 3.0, and the build takes 3 % longer.
 _NICENESS = 10
+_HEARTBEAT_SECONDS = 10  # Celery's two seconds would be five times as many messages
 
 ROLES = (*STAGES, "scheduler")
 
@@ -33,6 +36,7 @@ def main(role: WorkerRole | Literal["scheduler"]) -> None:
     """Run until asked to stop; a read worker is idle if OCR is off."""
     hardening.close_memory()
     settings = load()
+    identity.become(role)
     logging.configure(role, level=settings.log_level, line_format=settings.log_format)
     if role == "scheduler":
         from workers import scheduler  # noqa: PLC0415 - it imports modules that no worker needs
@@ -50,7 +54,8 @@ def work(role: WorkerRole, settings: Settings) -> None:
     uvloop.run(check_start(settings, role))  # before there are threads, which a process that exits would have to end
     loop = WorkerLoop(role, settings)
     try:
-        _serve(role, loop, celery_app(url, timeout=settings.tuning.broker_timeout))
+        controlled = settings.celery_remote_control
+        _serve(role, loop, celery_app(url, timeout=settings.tuning.broker_timeout, remote_control=controlled))
     finally:
         loop.close()
 
@@ -81,9 +86,17 @@ def _serve(role: WorkerRole, loop: WorkerLoop, app: Celery) -> None:
         "--loglevel",
         "WARNING",
     ]
-    # No program reads Celery's events: the ledger has the heartbeats of all processes.
-    silent = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-    app.worker_main([*arguments, *silent, "--hostname", f"{role}@%h"])
+    # Workers do not need to know each other, and the ledger has the heartbeats of all processes: only Flower reads
+    # these events.
+    silent = ["--without-gossip", "--without-mingle"]
+    beats = ["--heartbeat-interval", str(_HEARTBEAT_SECONDS)] if app.conf.worker_enable_remote_control else []
+    arguments += [*silent, *(beats or ["--without-heartbeat"]), "--hostname", f"{role}-{os.getpid()}@%h"]
+    worker.safe_say = _say_nothing
+    app.worker_main(arguments)
+
+
+def _say_nothing(*_: object) -> None:
+    """Replace Celery's plain lines about signals, which are not JSON: `worker.stopping` says the same."""
 
 
 def run() -> None:

@@ -11,8 +11,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
+from shared.process.identity import connection_name
 from shared.process.network import problem_of
-from shared.process.network.brokers import CLIENT_NAME, read_broker_url
+from shared.process.network.brokers import read_broker_url
 from shared.process.words import words_for_people
 
 _ADDRESS = re.compile(r" (?:connecting to|while reading from|while writing to|to) \S+:\d+|'[^']*:\d+'|\S+://\S+")
@@ -39,7 +40,7 @@ def open_redis(redis_url: str, timeout: timedelta) -> Redis:
         socket_timeout=seconds,
         socket_connect_timeout=seconds,
         retry=once_if_lost,
-        client_name=CLIENT_NAME.format("state"),
+        client_name=connection_name("state"),
     )
 
 

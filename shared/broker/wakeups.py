@@ -19,13 +19,15 @@ from redis.exceptions import RedisError
 from shared.broker.connections import CLUSTER, is_of_cluster, open_redis, reason_of
 from shared.domain.errors import Unavailable
 from shared.domain.queues import QUEUES, WORK_QUEUES, Queue, broker_name
-from shared.process.network.brokers import CLIENT_NAME, read_broker_url
+from shared.process.identity import connection_name
+from shared.process.network.brokers import read_broker_url
 
 # One queued wake-up suffices: it is queued while all workers are busy, and the worker that takes it claims later, so it
 # sees every committed row. If more is due than it can do, it wakes another worker. Further wake-ups would start drains
 # without work.
 _ENOUGH = 1
 _QUIET_SECONDS = 0.05  # between two rounds of sending: wake-ups for the same queue become one
+_EXCHANGE = "foreask"  # of remote control
 _CLOSE = timedelta(seconds=1)
 _TIMEOUT = timedelta(seconds=5)
 _PAUSE = timedelta(seconds=2)  # the scheduler wakes workers anyway
@@ -33,12 +35,13 @@ _PAUSE = timedelta(seconds=2)  # the scheduler wakes workers anyway
 log = structlog.get_logger()
 
 
-def celery_app(redis_url: str, *, timeout: timedelta = _TIMEOUT) -> Celery:
+def celery_app(redis_url: str, *, timeout: timedelta = _TIMEOUT, remote_control: bool = False) -> Celery:
     """Return the Celery application of the API, the workers and the scheduler.
 
     Args:
         redis_url: URL of the broker.
         timeout: timeout of a connection or a reply.
+        remote_control: whether a worker answers Celery's tools, and sends events of its tasks.
     """
     seconds = timeout.total_seconds()
     url, tls = read_broker_url(redis_url)
@@ -60,8 +63,11 @@ def celery_app(redis_url: str, *, timeout: timedelta = _TIMEOUT) -> Celery:
         worker_prefetch_multiplier=1,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,  # it would wrap every line of the log in another
-        worker_send_task_events=False,
-        worker_enable_remote_control=False,
+        worker_send_task_events=remote_control,
+        worker_enable_remote_control=remote_control,
+        # Otherwise `celery control shutdown` of another application on this broker would stop our workers.
+        control_exchange=_EXCHANGE,
+        event_exchange=_EXCHANGE + ".events",
         worker_soft_shutdown_timeout=30,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
@@ -69,7 +75,7 @@ def celery_app(redis_url: str, *, timeout: timedelta = _TIMEOUT) -> Celery:
             "socket_timeout": seconds,  # without it a publish to a silent broker hangs for ever
             "socket_connect_timeout": seconds,
             "socket_keepalive": True,
-            "client_name": CLIENT_NAME.format("wakeups"),
+            "client_name": connection_name("wakeups"),
             # A connection whose other end disappears silently is dropped after twice this time and a second.
             "health_check_interval": seconds,
         },

@@ -15,6 +15,7 @@ from shared.domain.errors import ForeaskError
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.revision import REVISION, SchemaNewer, SchemaOutdated, require_schema, wait_for_schema
 from shared.ledger.postgres.roles import make_app_role, make_parse_role, make_scale_role
+from shared.process import identity
 from shared.settings import Settings, load, require
 
 _NEWER_CODE_NEEDED = 3  # exit code
@@ -85,6 +86,7 @@ async def _explain(settings: Settings, name: str | None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run the program; failures are printed to stderr as one sentence, with exit code 1 or 3."""
+    identity.become("schema")
     chosen = _parser().parse_args(arguments)
     if chosen.command == "explain":
         try:

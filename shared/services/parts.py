@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import socket
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
@@ -15,6 +13,7 @@ from shared.domain.corpus.index_location import IndexNames
 from shared.domain.retry import RetryPolicy
 from shared.ledger.ledger import Ledger, StoreTerms
 from shared.ledger.postgres.database import Database
+from shared.process.identity import instance
 from shared.process.telemetry import metrics
 from shared.services.limits import limits_of_a_tenant, limits_of_tenants, page_limits
 from shared.services.prices import budget_terms
@@ -291,4 +290,4 @@ class Parts:
     @cached_property
     def worker(self) -> str:
         """The name of this process in its claims."""
-        return f"{socket.gethostname()}:{os.getpid()}"
+        return instance()

@@ -114,6 +114,10 @@ class Settings(BaseSettings):
     redis_url: SecretStr | None = Field(
         None, description="Redis or Valkey: redis://user:password@host:6379/0, or rediss:// for TLS"
     )
+    celery_remote_control: bool = Field(
+        default=False,
+        description="workers answer `celery inspect` and send events for Flower, which costs the broker messages",
+    )
     qdrant_url: str | None = Field(None, description="Qdrant: http://host:6333; several nodes separated by commas")
     qdrant_api_key: SecretStr | None = None
     qdrant_prefix: str = Field(

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import socket
+from importlib.metadata import version
 from pathlib import Path
 from uuid import uuid4
 
@@ -135,7 +136,8 @@ async def test_second_process_uses_next_metrics_port(settings):
         assert first == free
         assert free < second <= free + 31
         names = await scraped(second)
-    assert "foreask_process_info" in names
+        text = (await scrape(second)).text
+    assert f'foreask_process_info{{role="parse",version="{version("foreask")}"}} 1.0' in text
     assert "foreask_loop_lag_seconds_count" in names
 
 

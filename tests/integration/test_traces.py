@@ -1,11 +1,13 @@
 """Traces received by a collector: a document from upload to points, and a query up to its answer."""
 
 import asyncio
+import os
 import socket
 import time
 from copy import copy
 from dataclasses import replace
 from datetime import timedelta
+from importlib.metadata import version
 from urllib.parse import urlsplit
 
 import pytest
@@ -97,6 +99,9 @@ async def test_document_and_query_produce_one_trace_each(settings, reranking, co
     assert {name: services_of[name] for name in ("parse", "generate", "index")} == {
         stage: f"foreask-{stage}" for stage in ("parse", "generate", "index")
     }
+    instance = f"{socket.gethostname()}:{os.getpid()}"
+    shown = [(span.resource["service.version"], span.resource["service.instance.id"]) for span in collector.spans]
+    assert set(shown) == {(version("foreask"), instance)}
     assert not [span.name for span in collector.spans if span.failed]
     assert {name: upload.attributes[name] for name in upload.attributes if name != "url.scheme"} == {
         "http.request.method": "POST",

@@ -23,6 +23,7 @@ class ExportedSpan:
     started: int
     nanoseconds: int
     service: str
+    resource: dict[str, Any]
     scope: str
     attributes: dict[str, Any]
     failed: bool
@@ -97,7 +98,7 @@ def collecting() -> Iterator[Collector]:
 
 def _spans(body: bytes) -> Iterator[ExportedSpan]:
     for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-        service = _attributes(resource.resource.attributes)["service.name"]
+        described = _attributes(resource.resource.attributes)
         for scope in resource.scope_spans:
             for span in scope.spans:
                 yield ExportedSpan(
@@ -107,7 +108,8 @@ def _spans(body: bytes) -> Iterator[ExportedSpan]:
                     parent_id=span.parent_span_id.hex(),
                     started=span.start_time_unix_nano,
                     nanoseconds=span.end_time_unix_nano - span.start_time_unix_nano,
-                    service=service,
+                    service=described["service.name"],
+                    resource=described,
                     scope=scope.scope.name,
                     attributes=_attributes(span.attributes),
                     failed=span.status.code == span.status.STATUS_CODE_ERROR,

@@ -22,6 +22,7 @@ from shared.ledger.postgres.addresses import connect_arguments
 from shared.ledger.postgres.connections import Connection, DriverConnection, Row
 from shared.ledger.postgres.pool import Pool
 from shared.ledger.postgres.statements import Statement
+from shared.process.identity import connection_name
 from shared.process.network import problem_of
 from shared.process.telemetry import metrics, traces
 
@@ -68,7 +69,7 @@ _JSON: Mapping[str, tuple[Callable[[str], bytes], Callable[[bytes], Any]]] = {
 # A prepared statement belongs to a connection of the server. Without a cache the driver uses unnamed statements, which
 # are parsed and planned again on each execution.
 _WITHOUT_SESSION = {"statement_cache_size": 0}
-_SESSION = {"server_settings": plans.EACH_TIME, "statement_cache_size": 1_000, "max_cached_statement_lifetime": 0}
+_SESSION = {"statement_cache_size": 1_000, "max_cached_statement_lifetime": 0}
 # Close a connection whose peer acknowledges nothing for five seconds: its machine or the network failed without a
 # reset. Otherwise requests would wait for 25 seconds, and the leases of paid work would expire meanwhile. An idle
 # connection is probed, so that it is closed before its next use. Systems without an option use their own times.
@@ -153,6 +154,11 @@ class Database:
             "timeout": 10,
             "command_timeout": self._bound + 5 if self._bound else None,
             **(_SESSION if self._keeps_session else _WITHOUT_SESSION),
+            # for `pg_stat_activity` and the server's log; poolers pass it on
+            "server_settings": {
+                "application_name": connection_name(),
+                **(plans.EACH_TIME if self._keeps_session else {}),
+            },
         }
         self.pool = Pool(self._open, pool_size)
 

@@ -12,9 +12,6 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from shared.process.network.certificates import own_authorities
 
-CLIENT_NAME = "foreask-{}"
-"""Name of connections in the server's list of clients (`CLIENT LIST`), by their purpose."""
-
 _SCHEMES = {"redis": "redis", "valkey": "redis", "rediss": "rediss", "valkeys": "rediss"}
 _FORM = "it must have the form redis://user:password@host:6379/0, or rediss:// for TLS"
 _UNSUPPORTED = {

@@ -39,6 +39,7 @@ def configure(process: str, *, level: str = "info", line_format: Literal["consol
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
     logging.basicConfig(level=max(lowest, logging.WARNING), handlers=[handler], force=True)
+    logging.captureWarnings(True)  # noqa: FBT003 - for example Celery's warning about root
 
 
 def _naming(process: str) -> structlog.typing.Processor:

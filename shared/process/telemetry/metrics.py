@@ -22,6 +22,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
 
 from shared.process import liveness
+from shared.process.identity import version_of_code
 from shared.process.liveness import LoopHeartbeat
 
 if TYPE_CHECKING:
@@ -181,7 +182,9 @@ LAG_SECONDS = Histogram(
     buckets=_FAST,
     registry=REGISTRY,
 )
-ROLE = Gauge("foreask_process_info", "1, by the role of the process.", ["role"], registry=REGISTRY)
+ROLE = Gauge(
+    "foreask_process_info", "1, by the role and the version of the process.", ["role", "version"], registry=REGISTRY
+)
 
 
 @contextmanager
@@ -214,7 +217,7 @@ async def serving(
         works_as: roles that the process is counted as, None for its own; an idle one is counted as none.
     """
     for each in [role] if works_as is None else works_as:
-        ROLE.labels(each).set(1)
+        ROLE.labels(each, version_of_code()).set(1)
     heartbeat = LoopHeartbeat(role)
     watching = asyncio.create_task(_watch_loop(heartbeat), name="loop-lag")
     server = None if port is None else _open(host, port, heartbeat)

@@ -22,6 +22,7 @@ from opentelemetry.trace import Span as OpenSpan
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from shared.process import network
+from shared.process.identity import instance, version_of_code
 from shared.process.network.certificates import new_ssl_context
 from shared.process.telemetry.spans import NOTHING, Attributes, Kind, Span, current
 
@@ -46,7 +47,12 @@ class Recorder:
     def __init__(self, role: str) -> None:
         # The SDK's own log lines contain addresses and headers; `traces.lost` replaces them.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-        ours = {"service.name": f"foreask-{role}", "foreask.role": role}
+        ours = {
+            "service.name": f"foreask-{role}",
+            "service.version": version_of_code(),
+            "service.instance.id": instance(),
+            "foreask.role": role,
+        }
         self._collector = _Collector()
         self._provider = TracerProvider(
             resource=Resource.create({**ours, **OTELResourceDetector().detect().attributes}), shutdown_on_exit=False

@@ -32,7 +32,8 @@ from shared.domain.errors import (
     UnusableReply,
 )
 from shared.domain.spending.rates import Bucket, Rates
-from shared.process.network.brokers import CLIENT_NAME, read_broker_url
+from shared.process.identity import connection_name
+from shared.process.network.brokers import read_broker_url
 from shared.process.network.problems import problem_of
 from shared.process.telemetry.metrics import LIMITER_SECONDS
 from shared.providers.limiter.client import LimiterClient, is_down, no_capacity, paused
@@ -137,7 +138,7 @@ def connect(redis_url: str) -> Redis:
         socket_timeout=2,
         socket_connect_timeout=2,
         retry=Retry(NoBackoff(), 0),
-        client_name=CLIENT_NAME.format("limits"),
+        client_name=connection_name("limits"),
     )
 
 

@@ -14,6 +14,7 @@ scheduler: {args: [scheduler], pool: 10, uploads: true, confined: false, stage: 
 
 {{/* Settings of confined processes: the variables that docker-compose.yml passes to `worker-parse`. */}}
 {{- define "foreask.confinedSettings" -}}
+- FOREASK_CELERY_REMOTE_CONTROL
 - FOREASK_LLM_MODEL
 - FOREASK_PARSE_ISOLATION
 - FOREASK_SOURCE_ROOTS
