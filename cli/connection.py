@@ -20,6 +20,7 @@ Key = Annotated[
 ]
 Collection = Annotated[str, typer.Option("--collection", "-c", help="Name of the collection.")]
 AnyCollection = Annotated[str | None, typer.Option("--collection", "-c", help="Only items of this collection.")]
+_UNLIMITED = 1_000_000  # characters of a line
 LOCAL = "http://127.0.0.1:8350"
 
 
@@ -51,6 +52,10 @@ def client_of(url: str, key: str | None) -> CliClient:
 
 
 def console_of() -> Console:
+    """Return the console of standard output; without a terminal it never wraps a line."""
     from rich.console import Console as Terminal
 
-    return Terminal()
+    console = Terminal()
+    if not console.is_terminal:
+        console.width = _UNLIMITED
+    return console

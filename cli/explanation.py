@@ -7,8 +7,9 @@ from typing import Any
 
 from foreask_client import FoundChunk
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
+
+from cli.tables import Table
 
 Json = Mapping[str, Any]
 _EVIDENCE = ("similarity", "words", "same_question")
@@ -51,7 +52,4 @@ def _channels(chunks: Sequence[FoundChunk], weights: Mapping[str, float]) -> Tab
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for number, column in enumerate(columns):
-        table.add_column(column, overflow="fold", no_wrap=number == 0)
-    return table
+    return Table(*columns, whole=columns[:1], box=None, pad_edge=False, header_style="dim")

@@ -20,13 +20,16 @@ _PURPOSES = {
     "parquet": "The reader of Parquet is",
 }
 
+# Programs and files get help without borders, in lines that are long enough for each command.
+_HELP = {} if sys.stdout.isatty() else {"terminal_width": 200}
+
 app = typer.Typer(
     name="foreask",
     help="Asks the questions before your users do: question-to-question retrieval over your documents.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"], **_HELP},
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None if _HELP else "rich",
 )
 
 

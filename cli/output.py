@@ -26,15 +26,14 @@ from foreask_client import (
 )
 from foreask_client import Key as ClientKey
 from foreask_client.models import AcceptedQuestion, AccessReview, AuditEntry, DeadReason, Gap, Json, Model
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
 
 from cli import losses
 from cli.corpus_ingestion import CorpusLoad
 from cli.explanation import print_explanation
 from cli.ingestion import DocumentProgress, UploadBatch
+from cli.tables import Table
 from shared.domain.access.keys import Key as LedgerKey
 from shared.domain.durations import duration
 from shared.domain.errors import Unavailable
@@ -42,7 +41,7 @@ from shared.domain.errors import Unavailable
 _STATES = ("queued", "parsing", "reading", "indexing", "searchable", "ready", "degraded", "failed")
 _COLOURS = {"ready": "green", "degraded": "yellow", "failed": "red", "up": "green", "down": "red"}
 _VERIFICATION_COUNTS = ("documents", "points", "missing", "stale", "orphaned", "repaired")
-_ONE_LINE = {"id", "state", "done", "health", "source", "next sync", "started"}  # columns that are never folded
+_ONE_LINE = ("id", "state", "done", "health", "source", "next sync", "started")  # columns that are never folded
 _SYNC_COUNTS = {
     name: name.replace("_", " ")
     for name in (
@@ -732,10 +731,7 @@ def letter_counts(documents: int, pages: int, chunks: int) -> str:
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column in _ONE_LINE)
-    return table
+    return Table(*columns, whole=_ONE_LINE)
 
 
 def _counts(documents: dict[str, int]) -> str:

@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from rich.table import Table
-
+from cli.tables import Table
 from shared.domain.errors import Unavailable
 from shared.domain.queues import STAGES
 from shared.ledger.postgres.database import Database

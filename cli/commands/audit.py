@@ -8,12 +8,15 @@ import typer
 
 from cli.connection import LOCAL, Key, Url, client_of, console_of
 
+audit_app = typer.Typer(help="List recorded changes of settings.", no_args_is_help=True)
+
 
 def register(app: typer.Typer) -> None:
-    app.command()(audit)
+    app.add_typer(audit_app, name="audit")
+    audit_app.command("list")(list_)
 
 
-def audit(
+def list_(
     *,
     kind: Annotated[
         str | None, typer.Option("--object", help="Only changes of these objects, such as key or collection.")

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from cli.client import CliClient
 
-documents_app = typer.Typer(help="List documents; `show`, `retry` or `delete` one.", invoke_without_command=True)
+documents_app = typer.Typer(help="List documents; show, retry or delete one.", no_args_is_help=True)
+collections_app = typer.Typer(help="List the collections.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -39,11 +40,13 @@ def register(app: typer.Typer) -> None:
     mcp.register(app)
     app.command()(status)
     app.command()(resume)
-    app.command()(collections)
+    app.add_typer(collections_app, name="collections")
+    collections_app.command("list")(list_collections)
     app.command()(declare)
     app.command()(reindex)
     app.command()(reread)
     app.add_typer(documents_app, name="documents")
+    documents_app.command("list")(list_documents)
     for command in (show, retry, delete):
         documents_app.command()(command)
     dead_letters.register(app)
@@ -137,7 +140,7 @@ def _serves(health: dict[str, object]) -> bool:
     return health.get("status") != "unavailable"
 
 
-def collections(url: Url = LOCAL, key: Key = None) -> None:
+def list_collections(url: Url = LOCAL, key: Key = None) -> None:
     """List the collections, with their documents per state and their points."""
     from cli import output
 
@@ -210,9 +213,7 @@ def reread(
             )
 
 
-@documents_app.callback()
-def documents(
-    context: typer.Context,
+def list_documents(
     *,
     collection: AnyCollection = None,
     state: Annotated[str | None, typer.Option(help="Only documents in this state, e.g. failed.")] = None,
@@ -222,9 +223,7 @@ def documents(
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """List documents; `show`, `retry` or `delete` one."""
-    if context.invoked_subcommand is not None:
-        return
+    """List documents, newest first."""
     from itertools import islice
 
     from cli import output

@@ -60,7 +60,7 @@ async def test_source_is_added_synced_and_shown(foreask, folder):
     assert (code, "done: 1 seen, 1 created" in out) == (0, True), out
 
     assert "done: 1 seen, 1 created" in (await foreask("sources", "show", "wiki"))[1]
-    assert re.search(r"wiki +default +file://.* +done: 1 seen, 1 created", (await foreask("sources", "list"))[1])
+    assert re.search(r"wiki\tdefault\tfile://.*\tdone: 1 seen, 1 created", (await foreask("sources", "list"))[1])
     out = (await foreask("sources", "list", "--json"))[1]  # lines of the server's log surround it
     [listed], _ = json.JSONDecoder().raw_decode(out, out.index("[\n"))
     assert (listed["name"], listed["newest_sync"]["created"]) == ("wiki", 1)

@@ -84,11 +84,49 @@ def test_help_is_fast_without_heavy_imports():
     assert not heavy & set(loaded.split())
 
 
+NOUNS = ("accepted-questions", "audit", "batches", "budgets", "builds", "collections", "dead-letters", "documents")
+
+
+@pytest.mark.parametrize("noun", [*NOUNS, "gaps", "jobs", "keys", "sources"])
+def test_every_noun_has_command_list(noun, capsys, monkeypatch):
+    code, out, _ = foreask(capsys, monkeypatch, noun, "list", "-h")
+
+    assert code == 0
+    assert f"Usage: foreask {noun} list" in out
+
+
+COMPLETED = """
+import sys, cli.__main__
+try:
+    cli.__main__.run()
+finally:
+    print(*sorted(m.partition(".")[0] for m in sys.modules), file=sys.stderr)
+"""
+SHELLS = {
+    "bash": ({"COMP_WORDS": "foreask documents l", "COMP_CWORD": "2"}, "list"),
+    "zsh": ({"_TYPER_COMPLETE_ARGS": "foreask documents l"}, '"list":"List documents, newest first."'),
+    "fish": ({"_TYPER_COMPLETE_ARGS": "foreask documents l", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}, "list"),
+}
+
+
+@guards("cli/connection.py", "import typer\n\nif", "import httpx\nimport typer\n\nif", means="completion is slow")
+@pytest.mark.parametrize("shell", SHELLS)
+def test_shell_completes_commands_without_heavy_imports(shell):
+    variables, expected = SHELLS[shell]
+    environment = os.environ | variables | {"_FOREASK_COMPLETE": f"complete_{shell}"}
+    command = [sys.executable, "-c", COMPLETED]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, timeout=60)
+
+    assert expected in done.stdout
+    heavy = {"httpx", "sqlalchemy", "openai", "celery", "embedded", "numpy", "fastapi", "foreask_client"}
+    assert not heavy & set(done.stderr.split())
+
+
 @pytest.mark.parametrize(
     "command",
     [
-        ["collections"],
-        ["documents"],
+        ["collections", "list"],
+        ["documents", "list"],
         ["ask", "Why?"],
         ["status"],
         ["documents", "delete", "1"],
@@ -757,10 +795,10 @@ def test_estimate_command_compares_tiers(capsys, monkeypatch):
 
     assert code == 0
     assert sent == [{"collection": "wiki", "documents": {"count": 9, "bytes": 8000, "pages": 0}, "models": ["n"]}]
-    rows = [[cell.strip() for cell in row.split("  ") if cell.strip()] for row in out.splitlines()]
+    rows = [row.split("\t") for row in out.splitlines()]
     assert ["m", "standard", "0.50", "1 h 30 min", "llm tokens"] in rows
     assert ["m", "batch", "0.25", "at most 3 d (3 fills)", "batch queue"] in rows
-    assert ["n", "standard", "unknown"] in rows
+    assert ["n", "standard", "unknown", "", ""] in rows
 
 
 def test_estimate_of_files_sends_sample(capsys, monkeypatch, tmp_path):

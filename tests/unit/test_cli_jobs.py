@@ -1,19 +1,22 @@
-"""The table of jobs fits into a terminal of 80 columns, and cuts no id and no word."""
+"""The table of jobs fits into a terminal of 80 columns, and cuts no id and no word; other programs get tabs."""
 
 import io
+import sys
 
 import pytest
 from foreask_client import Job
-from rich.console import Console
+from rich.console import Console, Group
 
 from cli import output
+from cli.connection import console_of
 from tests.support import replies
+from tests.support.planted import guards
 
 WIDTH = 80
 
 
 def printed(*jobs):
-    console = Console(file=io.StringIO(), width=WIDTH)
+    console = Console(file=io.StringIO(), width=WIDTH, force_terminal=True, color_system=None)
     console.print(output.jobs_table(Job.model_validate(replies.job(**job)) for job in jobs))
     return console.file.getvalue().splitlines()
 
@@ -50,6 +53,25 @@ def test_long_job_is_wrapped_between_words(job):
     words = " ".join(lines[2:]).split()
     shown = f"{job['kind']} {job['state'].replace('_', ' ')} {job['collection'] or ''}".split()
     assert all(any(word == each.rstrip(",") for each in words) for word in shown)
+
+
+@guards(
+    "cli/tables.py",
+    "if console.is_terminal:",
+    "if True:",
+    means="a program that reads a table gets borders and wrapped cells",
+)
+def test_piped_table_has_a_whole_line_for_each_row(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    name = "a-collection-with-a-long-name/of-several-words " * 9
+    jobs = [Job.model_validate(replies.job(kind="load", collection=name, state="paused", total=0, eta_seconds=None))]
+
+    console_of().print(Group(output.jobs_table(jobs), "[yellow]" + "a long sentence " * 99 + "[/yellow]"))
+
+    heading, line, sentence = sys.stdout.getvalue().splitlines()
+    assert heading == "id\tjob\tstate\tdone"
+    assert line.split("\t")[:2] == [replies.job()["id"], f"load of {name.strip()}"]
+    assert sentence == ("a long sentence " * 99)
 
 
 def test_exact_numbers_are_shown_with_a_job():
