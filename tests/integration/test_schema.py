@@ -233,7 +233,7 @@ async def test_mistake_in_schema_is_reported_with_line(services, tmp_path, monke
     assert raised.value.__notes__ == [f"schema.sql, line {line}"]
 
 
-# --- what a database administrator sees ---
+# --- the view of a database administrator ---
 
 # The tables and columns without a comment, and the tables without one.
 WITHOUT_COMMENT = Statement("""

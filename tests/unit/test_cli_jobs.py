@@ -61,7 +61,7 @@ def test_long_job_is_wrapped_between_words(job):
     "if True:",
     means="a program that reads a table gets borders and wrapped cells",
 )
-def test_piped_table_has_a_whole_line_for_each_row(monkeypatch):
+def test_piped_table_has_one_line_per_row(monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     name = "a-collection-with-a-long-name/of-several-words " * 9
     jobs = [Job.model_validate(replies.job(kind="load", collection=name, state="paused", total=0, eta_seconds=None))]

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import orjson
 import uvloop
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from cli.client import CliClient
 from cli.meter import Stages
 from cli.output import say
+from cli.tables import Table
 from features.evaluation.comparison import StrategyDifference
 from features.evaluation.results import FILE, Json
 from features.evaluation.strategies import select_baseline, select_strategies
@@ -185,7 +184,7 @@ def show_differences(differences: Sequence[StrategyDifference], console: Console
 
 def _print(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]], bold: Sequence[bool]) -> None:
     """Print a table in its full width, because wrapped lines are better than truncated numbers."""
-    table = Table(box=box.SIMPLE_HEAD)
+    table = Table()
     for name in headings:
         table.add_column(name, justify="left" if name == headings[0] else "right", no_wrap=True)
     for row, is_bold in zip(rows, bold, strict=True):

@@ -767,7 +767,7 @@ CREATE TABLE jobs (
     -- Values of the worker: see the subclasses of `JobsOfKind`. PostgreSQL stores long values outside of the row, so
     -- that an update of the progress does not copy them. `json` keeps the order of strategies and questions.
     request json,  -- work that is left; null when the job has ended
-    progress json,  -- what is done so far
+    progress json,  -- values that the worker reports while it runs
     result json,  -- outcome of a finished job
     error text,  -- reason of its failure
     created_at timestamptz NOT NULL DEFAULT now(),
