@@ -3,8 +3,10 @@
 import asyncio
 import os
 import socket
+import subprocess
 import sys
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import orjson
 import pytest
@@ -16,6 +18,7 @@ from shared.ledger.postgres.statements import Statement
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
+ROOT = Path(__file__).resolve().parents[2]
 ACTIVITY = Statement("SELECT application_name FROM pg_stat_activity")
 ON = {"FOREASK_CELERY_REMOTE_CONTROL": "true"}
 SHORT_SECONDS = 0.5  # in which no worker replies
@@ -48,6 +51,20 @@ async def worker(services, forks, log, **variables):
         await asyncio.to_thread(process.wait, TIMEOUT_SECONDS)
 
 
+def celery(services, *arguments):
+    """Run Celery's own command line with our application."""
+    command = [sys.executable, "-m", "celery", "-A", "workers.app", *arguments]
+    given = os.environ | services.settings.environment()
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=given, cwd=ROOT, timeout=60)
+
+
+async def test_application_for_tools_starts_no_worker(services):
+    done = await asyncio.to_thread(celery, services, "worker")
+
+    assert done.returncode == 1
+    assert "Start workers with `foreask worker ROLE`" in done.stderr
+
+
 def replies(app, command, seconds=TIMEOUT_SECONDS):
     """Return the reply of the only worker, or nothing if there is none in time."""
     found = app.control.broadcast(command, reply=True, timeout=seconds, limit=1)
@@ -58,8 +75,9 @@ async def test_remote_control_shows_workers_to_celery_tools(services, redis, url
     app = celery_app(url, remote_control=True)
     async with worker(services, forks, tmp_path / "log", **ON) as process, redis.pubsub() as events:
         await events.psubscribe("*foreask.events*")
-        ((name, pong),) = await asyncio.to_thread(replies, app, "ping")
-        ((_, queues),) = await asyncio.to_thread(replies, app, "active_queues")
+        node = f"parse-{process.pid}@{socket.gethostname()}"  # with its name Celery waits for this reply only
+        pinged = await asyncio.to_thread(celery, services, "inspect", "ping", "-d", node, "--timeout", "9")
+        ((name, queues),) = await asyncio.to_thread(replies, app, "active_queues")
         services.wakeups.wake("parse")
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while (heard := await anext(events.listen()))["type"] != "pmessage":
@@ -68,7 +86,8 @@ async def test_remote_control_shows_workers_to_celery_tools(services, redis, url
         rows = await services.database.rows(ACTIVITY)
     app.close()
 
-    assert (name.partition("@")[0], pong) == (f"parse-{process.pid}", {"ok": "pong"})
+    assert pinged.stdout.split() == ["->", f"{node}:", "OK", "pong", "1", "node", "online."], pinged.stderr
+    assert name == node
     assert [queue["name"] for queue in queues] == ["foreask.parse", "foreask.syncs"]
     assert orjson.loads(heard["data"])["headers"]["hostname"] == name
     shown = f"{socket.gethostname()}:{process.pid}"

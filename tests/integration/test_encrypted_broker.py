@@ -18,6 +18,7 @@ from shared.broker.tenant_keys import TenantKeys
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups, celery_app
 from shared.domain.errors import Unavailable
+from shared.process.identity import connection_name
 from shared.process.network.certificates import trust
 from shared.providers.limiter.limiter import connect
 from tests.support.authority import TLS_HELLO, Authority, Front
@@ -58,9 +59,12 @@ async def test_connections_have_names_in_list_of_clients(settings):
     assert await asyncio.to_thread(ping_of_kombu, url)
     async with connect(url) as limits, open_redis(url, SECONDS) as state:
         await asyncio.gather(limits.ping(), state.ping())
-        assert (await limits.client_getname(), await state.client_getname()) == ("foreask-limits", "foreask-state")
+        assert (await limits.client_getname(), await state.client_getname()) == (
+            connection_name("limits"),
+            connection_name("state"),
+        )
     with celery_app(url).connection_for_read() as connection:
-        assert await asyncio.to_thread(connection.default_channel.client.client_getname) == "foreask-wakeups"
+        assert await asyncio.to_thread(connection.default_channel.client.client_getname) == connection_name("wakeups")
 
 
 @guards(
