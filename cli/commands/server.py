@@ -10,6 +10,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from cli.connection import console_of
+
 ONE = typer.Option(min=1, max=64)
 DataDir = Annotated[Path | None, typer.Option(help="Folder for uploads, engines and logs.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the API; 0: any free port.")]
@@ -36,26 +38,22 @@ def up(
     ingest_workers: Annotated[int, ONE] = 1,
 ) -> None:
     """Start everything on this machine: embedded engines for all URLs that are not set, the API and the workers."""
-    from rich.console import Console
-
     from cli.launcher import LaunchPlan, in_data_dir
     from cli.launcher import up as run
     from cli.programs import WorkerCounts
     from shared.settings import load
 
     worker_counts = WorkerCounts(parse=parse_workers, read=read_workers, ingest=ingest_workers)
-    run(LaunchPlan(in_data_dir(load(), data_dir), worker_counts, port), Console())
+    run(LaunchPlan(in_data_dir(load(), data_dir), worker_counts, port), console_of())
 
 
 def demo(
     data_dir: Annotated[Path, typer.Option(help="Folder for the files of the demo.")] = Path(".foreask/demo"),
 ) -> None:
     """Start everything, ingest real documents, ask questions, and stop."""
-    from rich.console import Console
-
     from cli.demo import run
 
-    run(data_dir, Console())
+    run(data_dir, console_of())
 
 
 def api() -> NoReturn:
