@@ -6,6 +6,7 @@ from features.access.routes import ACCESS_ROUTES
 from features.audit_log.routes import AUDIT_LOG_ROUTES
 from features.builds.routes import BUILD_ROUTES
 from features.conversations.routes import CONVERSATION_ROUTES
+from features.dify.routes import DIFY_ROUTES
 from features.erasure.routes import ERASURE_ROUTES
 from features.estimates.routes import ESTIMATE_ROUTES
 from features.evaluation.routes import EVALUATION_ROUTES
@@ -26,6 +27,7 @@ FEATURE_ROUTES: tuple[FeatureRoutes, ...] = (
     AUDIT_LOG_ROUTES,
     BUILD_ROUTES,
     CONVERSATION_ROUTES,
+    DIFY_ROUTES,
     ERASURE_ROUTES,
     ESTIMATE_ROUTES,
     EVALUATION_ROUTES,

@@ -6,40 +6,29 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi import Request
-from fastapi.exceptions import RequestValidationError
-from starlette.responses import Response
 
-from features.openai.schemas import ChatError
+from features.openai.schemas.errors import ChatError
 from shared.domain.errors import ForeaskError
 from shared.http.event_stream import message
-from shared.http.problems import invalid_fields, problem_of, reply_to_error
-from shared.http.replies import JsonReply
-from shared.http.strict_route import Handler, StrictRoute
+from shared.http.foreign_errors import ForeignErrorsRoute
+from shared.http.problems import problem_of
 
 _CODES = {
     "unauthorized": "invalid_api_key",
     "no-collection": "model_not_found",
     "too-many-requests": "rate_limit_exceeded",
 }
-_BODY_HEADERS = {"content-type", "content-length"}
 _PROBLEM = "urn:foreask:problem:"
 _SERVER_ERROR = 500
 
 
-class OpenAIRoute(StrictRoute):
+class OpenAIRoute(ForeignErrorsRoute):
     """A route whose errors have OpenAI's format."""
 
-    def with_errors(self, handle: Handler) -> Handler:
-        async def handle_with_errors(request: Request) -> Any:
-            try:
-                return await handle(request)
-            except RequestValidationError as error:
-                parameters = [{**e, "loc": e["loc"][1:]} for e in error.errors()]  # the first part is `path`
-                return await _reply(request, invalid_fields(parameters))
-            except ForeaskError as error:
-                return await _reply(request, error)
-
-        return handle_with_errors
+    @staticmethod
+    def encoded(request: Request, error: ForeaskError, status: int) -> tuple[int, Any]:
+        del request
+        return 400 if status == HTTPStatus.UNPROCESSABLE_ENTITY else status, error_of(error)
 
 
 def error_of(error: Exception) -> dict[str, Any]:
@@ -53,13 +42,6 @@ def error_of(error: Exception) -> dict[str, Any]:
     code = _CODES.get(name, name.replace("-", "_"))
     param = "model" if name == "no-collection" else problem.get("field")
     return {"error": {"message": problem["detail"], "type": kind, "param": param, "code": code}}
-
-
-async def _reply(request: Request, error: ForeaskError) -> Response:
-    reply = await reply_to_error(request, error)
-    headers = {name: value for name, value in reply.headers.items() if name not in _BODY_HEADERS}
-    status = 400 if reply.status_code == HTTPStatus.UNPROCESSABLE_ENTITY else reply.status_code
-    return JsonReply(error_of(error), status, headers)
 
 
 def error_message(error: Exception, _: str) -> bytes:

@@ -109,8 +109,8 @@ async def test_open_webui_stream_contains_source_annotations(client):
 
 
 @guards(
-    "features/openai/routes.py",
-    'yield _chunk(common | {"foreask": asked}, {}, finish_reason=_finish_reason(answer))',
+    "features/openai/routes/chat.py",
+    'yield _chunk(common | {"foreask": asked}, {}, finish_reason=finish_of(answer))',
     'yield _chunk(common | {"foreask": asked}, {}, finish_reason="stop")',
     means="OpenAI's clients take an answer that was cut off for a complete one",
 )

@@ -291,6 +291,16 @@ async def _spending_caller(request: Request) -> Caller:
     return caller
 
 
+async def admit_another_query(request: Request) -> None:
+    """Admit another query of a request that has several: it counts towards the rates, and needs a budget.
+
+    Raises:
+        TooManyRequests: a limit is reached, or a budget is used up.
+        Conflict: as `_spending_caller`.
+    """
+    await count(request, await _spending_caller(request))
+
+
 async def _asking_caller(request: Request, _: Asker) -> Caller:
     return await _spending_caller(request)
 

@@ -125,6 +125,11 @@ class Retrieval:
     unknown_fields: Sequence[str] = ()
     notices: Sequence[Notice] = ()
 
+    @property
+    def notice(self) -> str | None:
+        """The notices as one text; None without notices."""
+        return " ".join(each.sentence for each in self.notices) or None
+
     def hide_users_questions(self) -> None:
         """Remove the texts of users' questions, which only some keys may read; their origin stays."""
         self.chunks = [

@@ -1,22 +1,16 @@
-"""Requests and replies of the routes for OpenAI's clients.
-
-Unknown fields of a request are ignored, because clients send fields of other providers.
-"""
+"""Requests and replies of chat completions."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
-from uuid import UUID
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, Field, WithJsonSchema
 
+from features.openai.schemas.common import OPEN, AskedQuestion, ForeaskOptions
 from shared.http.schemas.common import QUERY_ID, BodyModel, ReplyModel, example
 from shared.http.schemas.queries import FOUND_CITATION_EXAMPLE, Citation
-from shared.query.answer import Form, IncompleteReason
 
 FinishReason = Literal["stop", "length", "content_filter"]
-
-_OPEN = ConfigDict(extra="ignore")
 
 
 def _no(value: bool) -> bool:
@@ -32,7 +26,7 @@ _No = Annotated[bool, AfterValidator(_no), WithJsonSchema({"type": "boolean", "c
 class ChatPart(BodyModel):
     """A part of a message."""
 
-    model_config = _OPEN
+    model_config = OPEN
 
     type: str = Field(max_length=100)
     text: str | None = None
@@ -41,7 +35,7 @@ class ChatPart(BodyModel):
 class ChatMessage(BodyModel):
     """A message of a conversation."""
 
-    model_config = _OPEN
+    model_config = OPEN
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[ChatPart] | None = None
@@ -59,13 +53,13 @@ class ChatMessage(BodyModel):
 
 
 class StreamOptions(BodyModel):
-    model_config = _OPEN
+    model_config = OPEN
 
     include_usage: bool | None = Field(None, description="Send the token counts at the end of the stream")
 
 
 class ResponseFormat(BodyModel):
-    model_config = _OPEN
+    model_config = OPEN
 
     type: Literal["text"]
 
@@ -73,7 +67,7 @@ class ResponseFormat(BodyModel):
 class ChatBody(BodyModel):
     """A conversation. The last message must be from the user: it is the question."""
 
-    model_config = _OPEN | example(
+    model_config = OPEN | example(
         model="handbook", messages=[{"role": "user", "content": "How much leave do I get?"}], stream=False
     )
 
@@ -85,10 +79,7 @@ class ChatBody(BodyModel):
     tool_choice: Literal["auto", "none"] | None = None
     response_format: ResponseFormat | None = None
     logprobs: _No | None = None
-    foreask: dict[str, Any] = Field(
-        {},
-        description="Fields of POST /v1/query, such as `top_k` or `filter`. `sources: true` adds a list of sources",
-    )
+    foreask: ForeaskOptions = Field({})
 
 
 class UrlCitation(ReplyModel):
@@ -128,20 +119,6 @@ class ChatUsage(ReplyModel):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
-
-
-class AskedQuestion(ReplyModel):
-    """The question that was searched."""
-
-    question: str = Field(description="The last message, rewritten so that it is understood without the conversation")
-    found: bool = Field(description="`false` if the documents do not answer the question; the answer then says so")
-    form: Form
-    certain: bool = Field(description="As in POST /v1/query")
-    incomplete_reason: IncompleteReason | None = Field(
-        description="Why the answer is incomplete, as in POST /v1/query; null if it is complete"
-    )
-    query_id: UUID | None = Field(description="Id for POST /v1/feedback; null if the query was not recorded")
-    notice: str | None = Field(None, description="As in `metadata` of POST /v1/query")
 
 
 _ANNOTATION_EXAMPLE = {
@@ -195,53 +172,3 @@ class ChatReply(ReplyModel):
     choices: list[ChatChoice]
     usage: ChatUsage
     foreask: AskedQuestion
-
-
-class ModelView(ReplyModel):
-    """A collection, as a model."""
-
-    model_config = example(id="handbook", object="model", created=1_790_000_000, owned_by="foreask")
-
-    id: str
-    object: Literal["model"] = "model"
-    created: int
-    owned_by: Literal["foreask"] = "foreask"
-
-
-class ModelList(ReplyModel):
-    """All collections as models, ordered by name."""
-
-    model_config = example(
-        object="list", data=[{"id": "handbook", "object": "model", "created": 1_790_000_000, "owned_by": "foreask"}]
-    )
-
-    object: Literal["list"] = "list"
-    data: list[ModelView]
-
-
-class EmbeddingsBody(BodyModel):
-    """A request that is always rejected."""
-
-    model_config = _OPEN | example(model="handbook", input="How much leave do I get?")
-
-
-class ChatErrorDetail(ReplyModel):
-    message: str = Field(description="Explanation, with the next step")
-    type: str = Field(description="`invalid_request_error`, `rate_limit_error` or `server_error`")
-    param: str | None = Field(description="Field of the request to correct")
-    code: str
-
-
-class ChatError(ReplyModel):
-    """An error in OpenAI's format."""
-
-    model_config = example(
-        error={
-            "message": "There is no collection 'handbok'.",
-            "type": "invalid_request_error",
-            "param": "model",
-            "code": "model_not_found",
-        }
-    )
-
-    error: ChatErrorDetail
