@@ -62,9 +62,9 @@ def body_of(operation):
 
 
 def names_in_body(operation):
-    """Return the properties of the body that name a collection; OpenAI's clients name it as the model."""
-    of_openai = {"model"} if "openai" in operation["tags"] else set()
-    return [name for name in body_of(operation).get("properties", {}) if "collection" in name or name in of_openai]
+    """Return the properties of the body that name a collection: OpenAI's clients call it model, Dify knowledge."""
+    foreign = {"model", "knowledge_id"} if "openai" in operation["tags"] else {"knowledge_id"}
+    return [name for name in body_of(operation).get("properties", {}) if "collection" in name or name in foreign]
 
 
 def names_in_query(operation):
@@ -76,7 +76,7 @@ def names_in_query(operation):
 
 
 def is_in_path(path):
-    return bool(re.search(r"(collections|models)/{|{\w*collection\w*}", path))
+    return bool(re.search(r"(collections|models|vector_stores)/{|{\w*collection\w*}", path))
 
 
 def naming():
@@ -102,7 +102,7 @@ async def requested(client, named, operation):
     for parameter in operation.get("parameters", []):
         if parameter["in"] == "path":
             before = path.partition("{" + parameter["name"] + "}")[0]
-            is_name = before.endswith(("collections/", "models/")) or "collection" in parameter["name"]
+            is_name = before.endswith(("collections/", "models/", "vector_stores/")) or "collection" in parameter["name"]
             value = MISSING if is_name else "alice" if parameter["name"] == "tenant" else value_of(parameter)
             path = path.replace("{" + parameter["name"] + "}", value)
     body = None
@@ -175,9 +175,13 @@ async def test_every_route_answers_404_for_missing_collection(client):
     for named in operations.keys() - NEED_NONE.keys():
         reply = await requested(client, named, operations[named])
         problem = reply.json() if reply.content else {}
-        error = problem.get("error") or {"message": problem.get("detail", ""), "code": problem.get("type")}
+        error = problem.get("error") or {
+            "message": problem.get("detail") or problem.get("error_msg", ""),
+            "code": problem.get("type") or problem.get("error_code"),
+        }
         expected = (404, True, f"There is no collection '{MISSING}': there is 'handbook'.")
-        if (reply.status_code, error["code"] in {NO_COLLECTION, "model_not_found"}, error["message"]) != expected:
+        codes = {NO_COLLECTION, "model_not_found", "vector_store_not_found", 2001}
+        if (reply.status_code, error["code"] in codes, error["message"]) != expected:
             wrong[named] = reply.text
 
     assert not wrong

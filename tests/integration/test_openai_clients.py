@@ -231,3 +231,49 @@ async def test_error_during_stream_is_last_message(client, provider):
     last = orjson.loads(reply.text.strip().rpartition("\n\n")[2].removeprefix("data: "))
     assert last["error"]["type"] == "server_error"
     assert "[DONE]" not in reply.text
+
+
+MISSING = [
+    (lambda openai: openai.completions.create(model="handbook", prompt="a"), "POST /v1/chat/completions"),
+    (lambda openai: openai.moderations.create(input="a"), "not moderated here"),
+    (lambda openai: openai.files.list(), "POST /v1/documents"),
+    (lambda openai: openai.files.create(file=b"a", purpose="assistants"), "POST /v1/documents"),
+    (lambda openai: openai.images.generate(prompt="a"), "in text only"),
+    (lambda openai: openai.responses.retrieve("resp_1"), "It is not stored"),
+    (lambda openai: openai.responses.delete("resp_1"), "It is not stored"),
+    (lambda openai: openai.chat.completions.list(), "POST /v1/responses"),
+    (lambda openai: openai.models.delete("handbook"), "DELETE /v1/collections/COLLECTION"),
+    (lambda openai: openai.get("/nowhere", cast_to=object), "/openapi.json lists all routes"),
+    (lambda openai: openai.delete("/responses", cast_to=object), "POST /v1/responses"),
+]
+
+
+async def test_missing_addresses_name_what_replaces_them(services, settings):
+    async with serving(settings, services) as served:
+
+        def call():
+            with openai.OpenAI(base_url=f"{served.base_url}/v1", api_key="none", max_retries=0) as client:
+                for request, sentence in MISSING:
+                    with pytest.raises(openai.APIStatusError, match=sentence) as refused:
+                        request(client)
+                    assert refused.value.type == "invalid_request_error"
+                    expected = {404: "unknown_url", 405: "method_not_supported"}
+                    assert refused.value.code == expected[refused.value.status_code]
+            with (
+                openai.OpenAI(base_url=str(served.base_url), api_key="none", max_retries=0) as client,
+                pytest.raises(openai.NotFoundError, match="must end with /v1"),
+            ):
+                client.chat.completions.create(model="handbook", messages=[QUESTION])
+
+        await asyncio.to_thread(call)
+
+
+async def test_other_clients_keep_problem_details(client):
+    for path, is_of_openai in (("/v1/nowhere", False), ("/nowhere", False), ("/v1/files", True), ("/v1/files/a", True)):
+        reply = await client.get(path, headers={"user-agent": "curl/8"})
+        assert (reply.status_code, "error" in reply.json()) == (404, is_of_openai), path
+    wrong = await client.put("/v1/chat/completions")
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+    assert wrong.json()["error"]["message"].startswith("This server does not have PUT /v1/chat/completions.")
+    other = await client.put("/v1/retrieve")
+    assert (other.status_code, other.headers["content-type"]) == (405, "application/problem+json")

@@ -69,7 +69,7 @@ async def test_missing_key_is_refused_before_body_is_read():
             continue
         (method,) = route.methods
         path = route.path.replace("{number}", "1")
-        assert await call(method, path) == 401, path
+        assert await call(method, path) == (403 if path == "/retrieval" else 401), path  # Dify knows no 401
 
 
 def test_fixed_routes_are_those_of_router():

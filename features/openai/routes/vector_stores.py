@@ -54,7 +54,7 @@ class _StoreRoute(OpenAIRoute):
     def encoded(request: Request, error: ForeaskError, status: int) -> tuple[int, Any]:
         status, content = OpenAIRoute.encoded(request, error, status)
         if isinstance(error, NoCollection):
-            content["error"] |= {"param": "vector_store_id", "code": "not_found"}
+            content["error"] |= {"param": "vector_store_id", "code": "vector_store_not_found"}
         return status, content
 
 
