@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute
 from api.features import FEATURE_ROUTES
 from api.http import page, reference
 from api.http.middleware import RequestMiddleware
+from api.http.origins import OriginsMiddleware
 from api.progress.feeds import ProgressFeeds
 from api.progress.job_feeds import JobFeeds
 from api.progress.listeners import Listeners
@@ -162,9 +163,10 @@ def create(
         checks: use each engine and each model once at the start, and log the results.
 
     Raises:
-        InvalidInput: the settings would serve other machines without keys.
+        InvalidInput: the settings would serve other machines, or pages of other sites, without keys.
     """
     auth.require_safe(settings)
+    auth.require_keys_for_pages(settings)
     endpoints = [feature.endpoint() for feature in FEATURE_ROUTES if feature.endpoint]
     lifespan = partial(
         _lifespan,
@@ -177,6 +179,8 @@ def create(
     app = _application(lifespan)
     app.add_middleware(RequestMiddleware, most=settings.api_max_requests)
     app.add_middleware(BodyMiddleware, settings=settings)  # outside: a refused client keeps no slot
+    if settings.api_origins:  # outside of both, so that pages can read their refusals
+        app.add_middleware(OriginsMiddleware, origins=settings.api_origins)
     problems.install(app)
     reference.install(app)
     if settings.web_ui:

@@ -58,7 +58,7 @@ from shared.settings.sources import (
 from shared.settings.temporary_bytes import TEMPORARY_BYTES
 from shared.settings.tenant_limits import OTHERS, TenantLimits
 from shared.settings.tuning import Tuning
-from shared.settings.values import Duration, PositiveInt, issuer_url, model_url, split_names
+from shared.settings.values import Duration, PositiveInt, issuer_url, model_url, page_origin, split_names
 
 _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
 _STORE = re.compile(r"file:///.*|(s3|gs|az)://[^/@?#]+(/[^?#]*)?")
@@ -155,6 +155,11 @@ class Settings(BaseSettings):
         None, description="time for which a stopping API reports that it is not ready before it refuses connections"
     )
     web_ui: bool = Field(default=True, description="whether the API serves the web page")
+    api_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="origins of other sites whose pages may call the API with a key, comma-separated, such as"
+        " https://intranet.example.com; default: none",
+    )
     api_max_requests: PositiveInt = Field(2_000, description="concurrent requests per process; others get 503")
     api_body_timeout: Duration = Field(
         timedelta(seconds=30), description="maximum pause within the body of a request; then the reply is 408"
@@ -656,6 +661,17 @@ class Settings(BaseSettings):
         if not isinstance(value, str):
             return value
         return tuple(ApiKey.parse(item.strip()) for item in value.split(",") if item.strip())
+
+    @field_validator("api_origins", mode="before")
+    @classmethod
+    def _split_origins(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return tuple(dict.fromkeys(page_origin(each) for each in split_names(value)))
+
+    @field_serializer("api_origins", when_used="json")
+    def _join_origins(self, origins: tuple[str, ...]) -> str:
+        return ",".join(origins)
 
     @field_validator("operator_keys", mode="before")
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from ipaddress import ip_address
 from typing import Annotated
@@ -12,6 +13,8 @@ from pydantic import BeforeValidator, Field
 _FORM = "must be a URL such as https://api.openai.com/v1, with http:// or https://"
 # Paths of calls, which people copy from the pages of providers.
 _CALLS = ("/chat/completions", "/completions", "/responses", "/embeddings", "/rerank")
+
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:]+\]|[a-z0-9._-]+)(:[0-9]+)?", re.IGNORECASE)
 
 PositiveInt = Annotated[int, Field(gt=0)]
 
@@ -60,6 +63,28 @@ def issuer_url(value: str) -> str:
     if not is_confidential(value):
         raise ValueError("must start with https://; http:// is accepted only for 127.0.0.1, ::1 and localhost")
     return value
+
+
+def page_origin(value: str) -> str:
+    """Return the origin of pages as browsers send it: in lower case, and without the usual port of its scheme.
+
+    Raises:
+        ValueError: it is not one origin.
+    """
+    if "*" in value:
+        raise ValueError("must name each origin: `*` would let the pages of every site call the API")
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if not _ORIGIN.fullmatch(value) or not parts.hostname or port == 0:
+        raise ValueError(
+            "must be origins such as https://intranet.example.com or http://localhost:3000: a scheme, a host in ASCII"
+            " and perhaps a port, without a path or a slash at the end"
+        )
+    usual = {"http": 80, "https": 443}.get(parts.scheme)
+    return value.lower().removesuffix(f":{usual}") if port == usual else value.lower()
 
 
 def is_confidential(url: str) -> bool:

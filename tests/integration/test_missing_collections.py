@@ -102,7 +102,9 @@ async def requested(client, named, operation):
     for parameter in operation.get("parameters", []):
         if parameter["in"] == "path":
             before = path.partition("{" + parameter["name"] + "}")[0]
-            is_name = before.endswith(("collections/", "models/", "vector_stores/")) or "collection" in parameter["name"]
+            is_name = (
+                before.endswith(("collections/", "models/", "vector_stores/")) or "collection" in parameter["name"]
+            )
             value = MISSING if is_name else "alice" if parameter["name"] == "tenant" else value_of(parameter)
             path = path.replace("{" + parameter["name"] + "}", value)
     body = None

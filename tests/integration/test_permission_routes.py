@@ -27,7 +27,8 @@ UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SECRET = re.compile(rf"[bcdfghjkmnpqrstvwxz]{{12}}|{UUID_TEXT.pattern}")
 UNKNOWN_WORD = secret_of("unknown", "word", 0)
 # Fields that differ between two replies to the same request, or that are measured in the whole collection.
-VOLATILE = {"milliseconds", "created", "created_at", "updated_at", "query_id", "request_id", "instance", "expires_at"}
+VOLATILE = {"milliseconds", "created", "created_at", "updated_at", "expires_at", "instance"}
+VOLATILE |= {"query_id", "query_ids", "request_id"}
 SCORED = {"score", "channels", "evidence", "reference_scores", "cosines", "words", "text_similarity", "similarity"}
 
 
@@ -179,6 +180,70 @@ async def complete(prober):
         body["foreask"] = {"top_k": 50, "sources": True}
         reply = (await prober.send("POST", "/v1/chat/completions", json=body)).raise_for_status()
         assert ("url_citation" in reply.text) == bool(prober.found("default"))
+
+
+async def respond(prober):
+    for stream in (False, True):
+        body = {"model": "default", "input": QUESTION, "stream": stream, "foreask": {"top_k": 50, "sources": True}}
+        reply = (await prober.send("POST", "/v1/responses", json=body)).raise_for_status()
+        assert ("url_citation" in reply.text) == bool(prober.found("default"))
+
+
+async def search_store(prober):
+    for collection in COLLECTIONS:
+        path = f"/v1/vector_stores/{collection}/search"
+        expected = external_ids(prober.found(collection))
+        for question in (QUESTION, [QUESTION, f"{QUESTION} Please."]):
+            reply = await prober.send("POST", path, json={"query": question, "max_num_results": 50})
+            found = reply.raise_for_status().json()
+            assert {each["foreask"]["external_id"] for each in found["data"]} == expected
+            assert found["foreask"]["notice"] is None
+    for hidden in prober.lost():
+        words = hidden.live.secrets
+        requests = [
+            (path, {"query": QUESTION, "filters": {"type": "eq", "key": key, "value": value}}, word)
+            for path in [f"/v1/vector_stores/{hidden.collection}/search"]
+            for key, value, word in (
+                ("place", words["metadata"], words["metadata"]),
+                ("place", UNKNOWN_WORD, UNKNOWN_WORD),
+                (words["metadata"], 1, words["metadata"]),
+                (UNKNOWN_WORD, 1, UNKNOWN_WORD),
+            )
+        ]
+        await prober.same(*(("POST", path, {"json": body}, word) for path, body, word in requests))
+
+
+async def stores(prober):
+    listed = (await prober.send("GET", "/v1/vector_stores")).raise_for_status().json()["data"]
+    assert {each["id"] for each in listed} == set(COLLECTIONS)
+    assert {(each["file_counts"], each["status"]) for each in listed} == {(None, "completed")}
+
+
+async def store(prober):
+    for name, status in (("default", 200), ("unknown", 404)):
+        reply = await prober.send("GET", f"/v1/vector_stores/{name}")
+        assert (reply.status_code, reply.json().get("file_counts")) == (status, None)
+
+
+async def retrieval(prober):
+    def body(collection, *conditions):
+        listed = [{"name": name, "comparison_operator": "is", "value": value} for name, value in conditions]
+        setting = {"top_k": 50, "score_threshold": 0}
+        condition = {"logical_operator": "and", "conditions": listed}
+        return {"knowledge_id": collection, "query": QUESTION, "retrieval_setting": setting} | (
+            {"metadata_condition": condition} if listed else {}
+        )
+
+    for collection in COLLECTIONS:
+        reply = (await prober.send("POST", "/retrieval", json=body(collection))).raise_for_status()
+        found = {each["metadata"]["external_id"] for each in reply.json()["records"]}
+        assert found == external_ids(prober.found(collection))
+    for hidden in prober.lost():
+        word = hidden.live.secrets["metadata"]
+        await prober.same(
+            ("POST", "/retrieval", {"json": body(hidden.collection, ("place", word))}, word),
+            ("POST", "/retrieval", {"json": body(hidden.collection, ("place", UNKNOWN_WORD))}, UNKNOWN_WORD),
+        )
 
 
 async def models(prober):
@@ -485,6 +550,11 @@ PROBES = {
     ("POST", "/v1/retrieve"): retrieve,
     ("POST", "/v1/query"): query,
     ("POST", "/v1/chat/completions"): complete,
+    ("POST", "/v1/responses"): respond,
+    ("POST", "/v1/vector_stores/{name}/search"): search_store,
+    ("GET", "/v1/vector_stores"): stores,
+    ("GET", "/v1/vector_stores/{name}"): store,
+    ("POST", "/retrieval"): retrieval,
     ("GET", "/v1/models"): models,
     ("GET", "/v1/models/{name}"): model,
     ("POST", "/v1/embeddings"): embeddings,
@@ -656,6 +726,13 @@ def test_each_route_of_persons_has_a_probe():
     'parameters["restriction"] = caller.restriction',
     'parameters["restriction"] = type(caller.restriction)()',
     means="queries of a person search all documents",
+    case="few",
+)
+@guards(
+    "features/openai/routes/vector_stores.py",
+    "return Scope.READ in caller.scopes and not caller.restriction.is_partial",
+    "return Scope.READ in caller.scopes",
+    means="a person learns the number of documents",
     case="few",
 )
 @guards(

@@ -83,7 +83,7 @@ def comparison(kind, key, value):
 FILTERS = [
     (comparison("eq", "year", 2024), "a"),
     (comparison("eq", "year", 2026.5), "c"),
-    (comparison("eq", "final", True), "c"),
+    (comparison("eq", "final", value=True), "c"),
     (comparison("ne", "of", "a"), "bc"),
     (comparison("gt", "year", 2024), "bc"),
     (comparison("gte", "year", 2025), "bc"),
@@ -100,7 +100,7 @@ FILTERS = [
             "type": "or",
             "filters": [
                 comparison("eq", "of", "a"),
-                {"type": "and", "filters": [comparison("eq", "tags", "x"), comparison("eq", "final", True)]},
+                {"type": "and", "filters": [comparison("eq", "tags", "x"), comparison("eq", "final", value=True)]},
             ],
         },
         "ac",
@@ -120,7 +120,7 @@ async def test_filters_choose_documents_by_attributes(client, services, once):
     for filters, expected in FILTERS:
         reply = (await search(client, "Which report has a table?", "reports", filters=filters)).json()
         assert "".join(sorted(each["filename"] for each in reply["data"])) == expected, filters
-    (last,) = (await search(client, "a table", "reports", filters=comparison("eq", "final", True))).json()["data"]
+    (last,) = (await search(client, "a table", "reports", filters=comparison("eq", "final", value=True))).json()["data"]
     assert last["attributes"] == {"year": 2026.5, "final": True, "tags": '["x","y"]', "date": "2026-03-01"}
 
 
@@ -165,12 +165,15 @@ REFUSED = [
     ({"filters": comparison("eq", "a", ["b"])}, "filters"),
     ({"filters": comparison("in", "a", "b")}, "filters"),
     ({"filters": comparison("gt", "a", "yesterday")}, "filters"),
-    ({"filters": comparison("gt", "a", True)}, "filters"),
+    ({"filters": comparison("gt", "a", value=True)}, "filters"),
     ({"filters": comparison("eq", "all", 1)}, "filters"),
     ({"filters": comparison("eq", "a..b", 1)}, "filters"),
     ({"filters": comparison("eq", "a", 2**63)}, "filters"),
     ({"filters": {"type": "and", "filters": []}}, "filters.compound.filters"),
-    ({"filters": {"type": "and", "filters": [comparison("eq", "a", n) for n in range(65)]}}, "filters.compound.filters"),
+    (
+        {"filters": {"type": "and", "filters": [comparison("eq", "a", n) for n in range(65)]}},
+        "filters.compound.filters",
+    ),
 ]
 
 

@@ -568,3 +568,46 @@ def test_unusable_embeddings_are_rejected_without_values(monkeypatch, tmp_path, 
     with pytest.raises(InvalidInput, match=message) as caught:
         load()
     assert "secret" not in str(caught.value)
+
+
+def test_page_origins_are_as_browsers_send_them(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    given = "https://Intranet.Example.com:443, http://localhost:3000,http://[::1]:8080,app://obsidian.md"
+    monkeypatch.setenv("FOREASK_API_ORIGINS", f"{given},http://localhost:3000")
+
+    loaded = load()
+
+    assert ",".join(loaded.api_origins) == loaded.environment()["FOREASK_API_ORIGINS"]
+    assert loaded.api_origins == (
+        "https://intranet.example.com",
+        "http://localhost:3000",
+        "http://[::1]:8080",
+        "app://obsidian.md",
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("*", "must name each origin"),
+        ("https://*.example.com", "must name each origin"),
+        ("https://a.example,*", "must name each origin"),
+        ("null", "must be origins such as"),
+        ("a.example", "must be origins such as"),
+        ("https://a.example/", "must be origins such as"),
+        ("https://a.example/path", "must be origins such as"),
+        ("https://a.example?", "must be origins such as"),
+        ("https://me@a.example", "must be origins such as"),
+        ("https://a.example:0", "must be origins such as"),
+        ("https://a.example:99999", "must be origins such as"),
+        ("https://b\u00fccher.example", "must be origins such as"),
+        ("https://", "must be origins such as"),
+        ("https://a.example https://b.example", "must be origins such as"),
+    ],
+)
+def test_unusable_page_origins_stop_at_start(monkeypatch, tmp_path, value, problem):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_API_ORIGINS", value)
+
+    with pytest.raises(InvalidInput, match=f"FOREASK_API_ORIGINS: .*{problem}"):
+        load()

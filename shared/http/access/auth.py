@@ -124,6 +124,20 @@ def require_safe(settings: Settings) -> None:
         )
 
 
+def require_keys_for_pages(settings: Settings) -> None:
+    """Refuse to serve pages of other sites without keys: any program could pose as such a page.
+
+    Raises:
+        InvalidInput: no keys are set, and origins are.
+    """
+    if settings.is_keyless and settings.api_origins:
+        raise InvalidInput(
+            "Pages of other sites (FOREASK_API_ORIGINS) need a key: set FOREASK_API_KEYS=tenant:key, or"
+            " FOREASK_OIDC_ISSUER.",
+            field="api_origins",
+        )
+
+
 def require_known_users(settings: Settings) -> None:
     """Refuse to serve without keys if this system does not report which user opens a connection.
 
