@@ -403,6 +403,16 @@ async def test_key_filter_applies_to_queries_and_feedback(client, services):
         expected = [] if query.get("filter") == SECRET["metadata"] else [ids["public"]]
         assert [chunk["document_id"] for chunk in theirs.json()["chunks"]] == expected
         assert "sixty" not in theirs.text + answer.text + completion.text
+    asked = query_body["question"]
+    of_dify = {"knowledge_id": "default", "query": asked, "retrieval_setting": {"top_k": 5, "score_threshold": 0}}
+    for path, body in (
+        ("/v1/responses", {"model": "default", "input": asked}),
+        ("/v1/vector_stores/default/search", {"query": asked}),
+        ("/retrieval", of_dify),
+    ):
+        reply = (await client.post(path, json=body, headers=key)).raise_for_status()
+        assert "sixty" in (await client.post(path, json=body, headers=MANAGER)).text or path == "/v1/responses"
+        assert (ids["public"] in reply.text, "sixty" in reply.text) == (True, False), path
 
     hidden = (
         await client.post("/v1/retrieve", json=query_body | {"filter": SECRET["metadata"]}, headers=MANAGER)

@@ -138,15 +138,28 @@ async def test_passages_without_answer_are_shown(client, documents):
     assert query.milliseconds["search"] > 0
 
 
-async def test_query_through_openai_route_is_shown_with_answer(storing, documents):
-    body = {"model": "default", "messages": [{"role": "user", "content": ASKED}]}
-    reply = (await storing.post("/v1/chat/completions", json=body, headers=OURS)).json()
+@pytest.mark.parametrize("route", ["chat/completions", "responses"])
+async def test_query_through_openai_route_is_shown_with_answer(storing, documents, route):
+    messages = [{"role": "user", "content": ASKED}]
+    body = {"model": "default", "messages" if route == "chat/completions" else "input": messages}
+    reply = (await storing.post(f"/v1/{route}", json=body, headers=OURS)).json()
 
     query = await shown(storing, reply["foreask"]["query_id"])
 
     assert (query.question, query.state) == (ASKED, "certain")
     assert query.answer == "The documents say so [1]."
     assert query.milliseconds["total"] > 0
+
+
+async def test_searches_of_other_apis_are_logged_with_key(client, documents):
+    key_id, headers = await made_key(client, "other", "ask")
+    dify = {"knowledge_id": "default", "query": "When is pay?", "retrieval_setting": {"top_k": 1}}
+    store = {"query": [ASKED, "How much?"]}
+    for path, body in (("/retrieval", dify), ("/v1/vector_stores/default/search", store)):
+        assert (await client.post(path, json=body, headers=headers)).status_code == 200
+
+    questions = (await listed(client, key_id=key_id)).items
+    assert {each.question for each in questions} == {ASKED, "How much?", "When is pay?"}
 
 
 @guards(

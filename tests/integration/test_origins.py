@@ -1,4 +1,4 @@
-"""Pages of other origins call the API only if their origin is listed; in a browser: `tests/page/test_page_origins.py`."""
+"""Pages call the API only if their origin is listed; in a browser: `tests/page/test_page_origins.py`."""
 
 import asyncio
 

@@ -33,6 +33,17 @@ CHAT = {
         {"role": "user", "content": "How many are there?"},
     ],
 }
+STORE = "/v1/vector_stores/default/search"
+ADAPTERS = {
+    "/v1/chat/completions": CHAT,
+    "/v1/responses": {"model": "default", "input": CHAT["messages"]},
+    STORE: {"query": QUESTION["question"]},
+    "/retrieval": {
+        "knowledge_id": "default",
+        "query": QUESTION["question"],
+        "retrieval_setting": {"top_k": 3, "score_threshold": 0.0},
+    },
+}
 TRIED = {"text": "# Leave\n\nThirty days of leave." + "\n\n# Pay\n\nSalaries are monthly." * 99, "chunk_max_chars": 200}
 COMPARED = {"questions": ["How much leave?"], "texts": [{"text": "Thirty days of leave."}]}
 
@@ -114,7 +125,8 @@ async def test_used_up_key_budget_rejects_queries_until_midnight(client, service
             "The queries of this key may spend 5 tokens per day, which are used up: continue after midnight in UTC."
         )
         assert 0 < int(refused.headers["retry-after"]) <= 24 * 60 * 60
-    assert (await client.post("/v1/chat/completions", json=CHAT, headers=website)).status_code == 429
+    for address, body in ADAPTERS.items():
+        assert (await client.post(address, json=body, headers=website)).status_code == 429, address
     assert (await retrieve(client, other)).status_code == 200
     async with calling(with_keys(settings), services) as process:  # another process of the API
         assert (await retrieve(process, website)).status_code == 429
@@ -137,9 +149,15 @@ async def test_budget_counts_every_model_call_of_query(client, provider):
     answered = await spend("/v1/query", QUESTION)
     streamed = await spend("/v1/query", QUESTION | {"stream": True})
     condensed = await spend("/v1/chat/completions", CHAT)
+    responded = await spend("/v1/responses", ADAPTERS["/v1/responses"])
+    # Other questions of the same length: vectors of earlier ones are cached.
+    first, second, third = (QUESTION["question"].replace("leave", word) for word in ("money", "bread", "water"))
+    merged = await spend(STORE, {"query": [first, second]})
+    of_dify = await spend("/retrieval", ADAPTERS["/retrieval"] | {"query": third})
     compared = await spend("/v1/similarity", COMPARED)
     assert min(rewritten, answered, streamed) > embedded
-    assert condensed > answered
+    assert min(condensed, responded) > answered
+    assert (merged, of_dify) == (2 * embedded, embedded)
     assert compared > 0
 
 
