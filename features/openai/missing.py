@@ -1,4 +1,4 @@
-"""Addresses of OpenAI's API that this server lacks: the error has OpenAI's format, and says what to use instead."""
+"""Addresses of OpenAI's API that this server lacks: the error has OpenAI's format, and names a replacement."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class MissingAddresses:
 
 
 def _sentence(request: Request) -> str | None:
-    """Return what an OpenAI client should call instead; None for other clients and addresses."""
+    """Return the advice for a client of OpenAI; None for other clients and addresses."""
     path = _path(request)
     is_client = bool(_CLIENTS.match(request.headers.get("user-agent", "")))
     if not path.startswith("/v1/"):

@@ -169,7 +169,7 @@ class Settings(BaseSettings):
         20 * 1024 * 1024, description="maximum size of a document as JSON, or of the fields of a form"
     )
     chat_sources: bool = Field(
-        default=False, description="whether answers of /v1/chat/completions end with a list of their sources"
+        default=False, description="whether answers to OpenAI's clients end with a list of their sources"
     )
     query_retention_days: int = Field(
         30, ge=0, le=36_500, description="days for which a question is retained for feedback; 0: not stored"

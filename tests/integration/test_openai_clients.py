@@ -248,7 +248,7 @@ MISSING = [
 ]
 
 
-async def test_missing_addresses_name_what_replaces_them(services, settings):
+async def test_missing_addresses_name_their_replacements(services, settings):
     async with serving(settings, services) as served:
 
         def call():

@@ -42,7 +42,7 @@ class InputItem(BodyModel):
     @model_validator(mode="before")
     @classmethod
     def _is_message(cls, item: object) -> object:
-        """Reduce items that are no messages to their types, because their roles and contents have other forms."""
+        """Reduce other items than messages to their types, because their roles and contents have other forms."""
         if not isinstance(item, dict) or item.get("type", "message") == "message":
             if isinstance(item, dict) and "role" not in item:
                 raise ValueError("a message needs a role")
