@@ -191,10 +191,10 @@ REFUSED = [
 
 
 @guards(
-    "features/openai/schemas.py",
-    "logprobs: _No | None",
-    "logprobs: Literal[False] | None",
-    means="a number is accepted as false",
+    "features/openai/schemas/chat.py",
+    "logprobs: No | None",
+    "logprobs: bool | None",
+    means="true is accepted",
 )
 async def test_invalid_chat_request_is_rejected_without_provider_calls(client, provider):
     for change, param in REFUSED:

@@ -50,7 +50,7 @@ _STATUSES = (400, 404, 409, 413, 415, 502)
         **openai_errors(*_STATUSES),
     },
 )
-async def respond(body: Annotated[ResponsesBody, CHAT_BODY], searcher: SearcherDep) -> Response:
+async def create_response(body: Annotated[ResponsesBody, CHAT_BODY], searcher: SearcherDep) -> Response:
     """Answer the last question of a conversation only from the documents of a collection, with citations.
 
     The language model first rewrites the question so that it is understood without the conversation.

@@ -62,7 +62,7 @@ router = APIRouter(prefix="/v1/vector_stores", tags=["openai"], route_class=_Sto
 
 
 @router.post("/{name}/search", response_model=VectorStoreResults, responses=openai_errors(*_STATUSES))
-async def search_store(name: CollectionName, body: VectorStoreSearchBody, searcher: SearcherDep) -> Response:
+async def search_vector_store(name: CollectionName, body: VectorStoreSearchBody, searcher: SearcherDep) -> Response:
     """Find the chunks that answer a question, or one of several questions.
 
     Each question is a query of its own in limits and in the log.
@@ -79,7 +79,7 @@ async def search_store(name: CollectionName, body: VectorStoreSearchBody, search
 
 
 @router.get("", response_model=VectorStoreList, responses=openai_errors(400))
-async def stores(
+async def list_vector_stores(
     *,
     request: Request,
     tenant: Asker,
@@ -99,7 +99,7 @@ async def stores(
 
 
 @router.get("/{name}", response_model=VectorStoreView, responses=openai_errors(400, 404))
-async def store(name: CollectionName, request: Request, tenant: Asker, services: ServicesDep) -> Response:
+async def get_vector_store(name: CollectionName, request: Request, tenant: Asker, services: ServicesDep) -> Response:
     """Return a collection as a vector store."""
     (view,) = await _views([await services.ledger[Collections].get(tenant, name)], request, services)
     return JsonReply(view)

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import Field
 
-from features.openai.schemas.common import OPEN, AskedQuestion, ForeaskOptions
+from features.openai.schemas.common import OPEN, AskedQuestion, ForeaskOptions, No
 from shared.http.schemas.common import QUERY_ID, BodyModel, ReplyModel, example
 from shared.http.schemas.queries import FOUND_CITATION_EXAMPLE, Citation
 
 FinishReason = Literal["stop", "length", "content_filter"]
-
-
-def _no(value: bool) -> bool:
-    if value:
-        raise ValueError("must be false")
-    return value
-
-
-# Literal[False] would accept the number 0, which equals False.
-_No = Annotated[bool, AfterValidator(_no), WithJsonSchema({"type": "boolean", "const": False})]
 
 
 class ChatPart(BodyModel):
@@ -78,7 +68,7 @@ class ChatBody(BodyModel):
     n: int | None = Field(None, ge=1, le=1)
     tool_choice: Literal["auto", "none"] | None = None
     response_format: ResponseFormat | None = None
-    logprobs: _No | None = None
+    logprobs: No | None = None
     foreask: ForeaskOptions = Field({})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
 from shared.http.schemas.common import ReplyModel
 from shared.query.answer import Form, IncompleteReason
@@ -20,6 +20,16 @@ ForeaskOptions = Annotated[
         description="Fields of POST /v1/query, such as `top_k` or `filter`. `sources: true` adds a list of sources",
     ),
 ]
+
+
+def _no(value: bool) -> bool:
+    if value:
+        raise ValueError("must be false")
+    return value
+
+
+# Literal[False] would accept the number 0, which equals False.
+No = Annotated[bool, AfterValidator(_no), WithJsonSchema({"type": "boolean", "const": False})]
 
 
 class AskedQuestion(ReplyModel):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from features.openai.schemas.common import OPEN, AskedQuestion, ForeaskOptions
+from features.openai.schemas.common import OPEN, AskedQuestion, ForeaskOptions, No
 from shared.http.schemas.common import QUERY_ID, BodyModel, ReplyModel, example
 from shared.http.schemas.queries import FOUND_CITATION_EXAMPLE, Citation
 
@@ -113,7 +113,7 @@ class ResponsesBody(BodyModel):
     text: TextOptions | None = None
     include: list[str] | None = Field(None, max_length=100)
     top_logprobs: Literal[0] | None = None
-    background: Literal[False] | None = None
+    background: No | None = None
     previous_response_id: Any = Field(None, description="Rejected: responses are not stored")
     conversation: Any = Field(None, description="Rejected: responses are not stored")
     prompt: Any = Field(None, description="Rejected: prompts are not stored")
@@ -263,12 +263,12 @@ class ResponseReply(ReplyModel):
     output: list[ResponseMessage] = Field([])
     usage: ResponseUsage | None = None
     metadata: dict[str, str] = Field({})
-    instructions: None = None
-    max_output_tokens: None = None
-    previous_response_id: None = None
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    previous_response_id: str | None = None
     parallel_tool_calls: Literal[False] = False
-    temperature: None = None
-    top_p: None = None
+    temperature: float | None = None
+    top_p: float | None = None
     tool_choice: Literal["none"] = "none"
     tools: list[dict[str, Any]] = Field([], max_length=0)
     text: dict[str, dict[str, str]] = Field({"format": {"type": "text"}})

@@ -149,7 +149,7 @@ class VectorStoreResults(ReplyModel):
     search_query: list[str]
     data: list[VectorStoreResult]
     has_more: Literal[False] = False
-    next_page: None = None
+    next_page: str | None = None
     foreask: SearchFacts
 
 
@@ -191,9 +191,9 @@ class VectorStoreView(ReplyModel):
     )
     usage_bytes: Literal[0] = Field(0, description="Always 0: it is not measured")
     metadata: dict[str, str] = Field({}, max_length=0)
-    last_active_at: None = None
-    expires_after: None = None
-    expires_at: None = None
+    last_active_at: int | None = None
+    expires_after: dict[str, Any] | None = None
+    expires_at: int | None = None
 
 
 class VectorStoreList(ReplyModel):
