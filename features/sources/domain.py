@@ -12,6 +12,7 @@ from uuid import UUID
 from shared.domain.errors import InvalidInput
 from shared.domain.jobs import JobState
 
+PUSH = "push"  # the kind of source whose entries programs push
 MOST_SHOWN = 100  # keys of withheld deletions, and refused entries
 MAX_DELETE_SHARE = 0.1
 _WITHOUT_LISTING = frozenset({"copy_files", "readers", "readers_column", "permissions"})
@@ -93,6 +94,7 @@ class NewSource:
             )
         require_uri(self.uri)
         require_share(self.max_delete_share)
+        require_schedule(self.kind, self.schedule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,8 @@ class SyncState:
         error: reason of its failure.
         listed_at: when the listing was complete; None before.
         ended_at: when the listing and the deletions ended.
+        checkpoint: position that the program of a pushed listing has saved; None without one.
+        expires_at: when a pushed listing fails unless its program sends something; None if it does not wait for one.
     """
 
     id: UUID
@@ -191,6 +195,8 @@ class SyncState:
     created_at: datetime
     listed_at: datetime | None
     ended_at: datetime | None
+    checkpoint: str | None = None
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +302,12 @@ def require_uri(uri: str) -> None:
     """Raise InvalidInput unless an address can be stored."""
     if not uri.strip() or "\0" in uri or len(uri) > 2_000:  # noqa: PLR2004 - the sentence has the number
         raise InvalidInput("The address of a source has 1 to 2,000 characters.", field="uri")
+
+
+def require_schedule(kind: str, schedule: str | None) -> None:
+    """Raise InvalidInput if a source of a kind cannot have a schedule."""
+    if kind == PUSH and schedule:
+        raise InvalidInput("A source whose entries programs push has no schedule.", field="schedule")
 
 
 def require_share(share: float) -> None:

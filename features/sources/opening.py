@@ -20,6 +20,7 @@ from features.sources.git.options import GitOptions
 from features.sources.hosts import Hosts
 from features.sources.options import FileOptions, FolderOptions, ObjectOptions, Options, read_options
 from features.sources.postgres.options import PostgresOptions
+from features.sources.push.options import PushOptions
 from features.sources.source import Source
 from features.sources.tables.rows import RowOptions, RowSource, is_table
 from features.sources.web.crawl.texts import FOLDER_PREFIX as OF_PAGES
@@ -70,6 +71,7 @@ class Kind(Generic[P]):
         claims: whether it opens an address with one of its schemes.
         is_usual: whether an address that it claims usually has this kind, if its owner names none.
         resolve: returns the address that is checked and opened.
+        is_read: whether foreask reads the address, so that it must be below a root.
     """
 
     schemes: tuple[str, ...]
@@ -78,6 +80,7 @@ class Kind(Generic[P]):
     claims: Callable[[Address], bool] = lambda _: True
     is_usual: Callable[[Address], bool] = lambda _: True
     resolve: Callable[[Address], Address] = without_links
+    is_read: bool = True
 
 
 def _open_folder(address: Address, options: FileOptions, access: Access) -> FileSource:
@@ -120,6 +123,11 @@ def _open_database(address: Address, options: PostgresOptions, access: Access) -
     from features.sources.postgres.rows import PostgresSource
 
     return PostgresSource(address.uri, options, access.secret, access.hosts, access.temporary_bytes)
+
+
+def _open_pushed(address: Address, options: PushOptions, access: Access) -> Source:
+    del address, options, access
+    raise Misconfigured("A program pushes the entries of this source: foreask cannot list them.", component=COMPONENT)
 
 
 def _open_pages(address: Address, options: PageOptions, access: Access) -> Source:
@@ -174,6 +182,7 @@ KINDS: Mapping[str, Kind[Any]] = {
     "rss": _pages(FeedOptions, ".rss", ".atom", "feed.xml", "rss.xml", "atom.xml"),
     "list": _pages(ListOptions, ".txt"),
     "crawl": _pages(CrawlOptions),
+    "push": Kind(("push",), PushOptions, _open_pushed, is_read=False),
 }
 
 
@@ -273,7 +282,8 @@ def _checked(kind: str, uri: str, options: Mapping[str, Any], roots: Roots) -> t
     if address.scheme not in KINDS[kind].schemes or not KINDS[kind].claims(address):
         raise InvalidInput(f"A source of the kind {kind} cannot have this address.", field="uri")
     address = KINDS[kind].resolve(address)
-    roots.require(address)
+    if KINDS[kind].is_read:
+        roots.require(address)
     return address, read_options(KINDS[kind].options, options)
 
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from features.sources.access import SourceAccess
-from features.sources.domain import NewSource, SourceChanges, SourceCheck, SourceState, SyncState
+from features.sources.domain import PUSH, NewSource, SourceChanges, SourceCheck, SourceState, SyncState
 from features.sources.hints.messages import keys_within, read_hint
 from features.sources.hints.subscriptions import CONFIRM_SECONDS, confirm, is_of_amazon, shown
 from features.sources.ledger.checks import SourceChecks
@@ -19,6 +19,7 @@ from features.sources.ledger.hints import Hints
 from features.sources.ledger.sources import Sources
 from features.sources.ledger.syncs import Syncs
 from features.sources.opening import kind_of
+from features.sources.push.routes import router as push_router
 from features.sources.schemas import (
     ApprovalBody,
     HintBody,
@@ -34,7 +35,8 @@ from features.sources.schemas import (
     SyncView,
     WithheldView,
 )
-from shared.domain.errors import Unavailable
+from features.sources.views import sync_view
+from shared.domain.errors import Conflict, Unavailable
 from shared.http import bodies, paging
 from shared.http.access.auth import Manager, Notifier, Reader, Writer
 from shared.http.feature_routes import FeatureRoutes
@@ -215,6 +217,8 @@ async def hint_source(request: Request, name: SourceName, tenant: Notifier, serv
     """
     read = read_hint(await _json_of(request))
     state = await services.ledger[Sources].get(tenant, name)
+    if state.definition.kind == PUSH:
+        raise Conflict(f"Programs push the entries of the source '{name}': there is nothing to look up.")
     if read.confirm_url is not None:
         await _confirm(name, read.confirm_url)
     keys = keys_within(read.names, state.definition.uri)
@@ -288,22 +292,12 @@ def check_view(check: SourceCheck) -> SourceCheckView:
     )
 
 
-def sync_view(state: SyncState) -> SyncView:
-    copied = SyncView.model_fields.keys() & set(state.__dataclass_fields__) - {"refused", "state"}
-    return SyncView(
-        **{name: getattr(state, name) for name in copied},
-        **dataclasses.asdict(state.counts),
-        state=RunPhase(state.state),
-        refused_entries=[{"key": entry.key, "reason": entry.reason} for entry in state.refused],
-    )
-
-
 async def _open_work(tenant: str, services: ApiServices) -> dict[str, object]:
     return {"withheld": [dataclasses.asdict(sync) for sync in await services.ledger[Syncs].waiting(tenant)]}
 
 
 SOURCE_ROUTES = FeatureRoutes(
-    (router, checks_router),
+    (router, checks_router, push_router),
     {"name": "sources", "description": "Corpora that collections are kept in sync with."},
     open_work=_open_work,
 )

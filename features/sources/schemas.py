@@ -173,6 +173,8 @@ class SyncView(ReplyModel):
         created_at="2026-10-01T03:00:00Z",
         listed_at="2026-10-01T03:00:21Z",
         ended_at="2026-10-01T03:00:22Z",
+        checkpoint=None,
+        expires_at=None,
     )
 
     id: UUID = Field(description="Id of its job, which ends when the documents of the sync are finished")
@@ -195,6 +197,10 @@ class SyncView(ReplyModel):
     created_at: datetime
     listed_at: datetime | None = Field(description="Time at which the listing was complete")
     ended_at: datetime | None = Field(description="End of the listing and its deletions")
+    checkpoint: str | None = Field(description="Position that its program has saved; null unless a program pushes it")
+    expires_at: datetime | None = Field(
+        description="Time at which it fails unless its program sends something; null unless it waits for a program"
+    )
 
 
 class SyncPage(ReplyModel):

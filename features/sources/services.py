@@ -11,6 +11,7 @@ from features.sources.ledger.checks import SourceChecks
 from features.sources.ledger.hints import Hints
 from features.sources.ledger.listings import Listings
 from features.sources.ledger.notes import SourceNotes
+from features.sources.ledger.pushes import Pushes
 from features.sources.ledger.sources import Sources
 from features.sources.syncing.checks import Checking
 from features.sources.syncing.intake import Intake
@@ -50,13 +51,13 @@ def originals(parts: Parts) -> SourceOriginals:
 
 def syncing_of(parts: Parts, open_source: OpenSource) -> Syncing:
     ledger, tuning = parts.ledger, parts.settings.tuning
-    quota = Quota(ledger[Documents], parts.tenant_use, partial(_upload_limits, parts.settings))
     return Syncing(
         listings=ledger[Listings],
+        pushes=ledger[Pushes],
         collections=ledger[Collections],
         claims=ledger[JobClaims],
         uploads=parts.uploads,
-        intake=Intake(ledger[Listings], parts.uploads, quota, tuning.sync_open_chunks, tuning.sync_free_disk),
+        intake=intake_of(parts, parts.settings),
         open_source=open_source,
         wake_parsers=lambda: parts.wakeups.wake("parse"),
         limits=SyncLimits(
@@ -67,6 +68,13 @@ def syncing_of(parts: Parts, open_source: OpenSource) -> Syncing:
             turn=tuning.sync_time_slice,
         ),
     )
+
+
+def intake_of(parts: Parts, settings: Settings) -> Intake:
+    """Return the decision whether sources of a tenant may add more documents now."""
+    ledger, tuning = parts.ledger, settings.tuning
+    quota = Quota(ledger[Documents], parts.tenant_use, partial(_upload_limits, settings))
+    return Intake(ledger[Listings], parts.uploads, quota, tuning.sync_open_chunks, tuning.sync_free_disk)
 
 
 def originals_of(parts: Parts, open_source: OpenSource) -> SourceOriginals:

@@ -105,8 +105,13 @@ def _decode(model: type[M], body: bytes) -> M:
     return validate_as(model, parse_json(body))
 
 
-def parse_json(body: bytes, field: str | None = None) -> Any:
+def parse_json(body: bytes, field: str | None = None, *, allows_nul: bool = False) -> Any:
     """Parse JSON strictly: no NaN, no lone surrogates, no deep nesting, and no NUL, which PostgreSQL rejects.
+
+    Args:
+        body: the JSON.
+        field: field of the request that contains it, for errors.
+        allows_nul: whether texts may have NUL, because the caller refuses them itself.
 
     Raises:
         MalformedRequest: the body is not JSON.
@@ -119,7 +124,7 @@ def parse_json(body: bytes, field: str | None = None) -> Any:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise MalformedRequest(f"This is not JSON: {error.msg} at character {error.pos}.", field=field) from None
-    if _NUL in body and has_nul(value):
+    if not allows_nul and _NUL in body and has_nul(value):
         raise InvalidInput("A text has a NUL character (\\u0000), which cannot be stored: remove it.", field=field)
     return value
 

@@ -113,6 +113,9 @@ class Tuning(BaseModel):
         timedelta(seconds=10),
         description="pause of a sync while its tenant has too many open chunks, or the disk is full",
     )
+    push_expires: Duration = Field(
+        timedelta(hours=24), description="time without a page after which the open listing of a program fails"
+    )
     sync_open_chunks: PositiveInt = Field(200_000, description="a tenant's open chunks above which its syncs pause")
     sync_free_disk: float = Field(
         0.1, ge=0, lt=1, description="free part of the disk of the uploads below which syncs pause"

@@ -1,4 +1,7 @@
-"""The tables of sources from which an erasure deletes rows. PostgreSQL deletes hints and notes with their sources."""
+"""The tables of sources from which an erasure deletes rows.
+
+PostgreSQL deletes hints and notes with their sources, and pushed keys with their syncs.
+"""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class Hints:
                 raise LeaseLost
             submissions = await _submit(connection, source, documents)
             await listings.change_readers(connection, source, readers)
-            await _write_items(connection, source, documents, present)
+            await listings.write_items(connection, source, documents, present)
             await connection.execute(SQL.repeat_later, looked)
             await connection.execute(SQL.delete, looked)
         return submissions
@@ -172,17 +172,6 @@ async def _submit(
         raise being_erased(f"the collection '{source.collection}'")
     collection = collection_of(live)
     return await submit_within(connection, [replace(each.document, collection=collection) for each in documents], 0)
-
-
-async def _write_items(
-    connection: Connection, source: SourceDefinition, documents: Sequence[SyncedDocument], present: Sequence[str]
-) -> None:
-    if documents:
-        written = sorted((each.key, each.version) for each in documents)
-        keys, versions = [key for key, _ in written], [version for _, version in written]
-        await connection.execute(listings.SQL.save_items, {"source_id": source.id, "keys": keys, "versions": versions})
-    if present:
-        await connection.execute(listings.SQL.mark_present, {"source_id": source.id, "keys": list(present)})
 
 
 def _hint(row: Row) -> StoredHint:

@@ -10,7 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Self
+from typing import Self
+from uuid import UUID
 
 from features.sources.domain import MOST_SHOWN, RefusedEntry, SourceDefinition
 from features.sources.ledger.sources import definition_of
@@ -48,6 +49,7 @@ class ClaimedSync:
         after: key up to which the listing is saved.
         is_listed: whether the listing is complete.
         deletes: whether the deletions of a complete listing are carried out.
+        is_closed: whether the program has ended a listing that it pushed.
     """
 
     source: SourceDefinition
@@ -55,6 +57,7 @@ class ClaimedSync:
     after: str
     is_listed: bool
     deletes: bool
+    is_closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,14 @@ class Listings:
             raise LeaseLost
         (row,) = rows
         listing = f"{claim.id}/{row['number']}"
-        return ClaimedSync(definition_of(row), listing, row["after"], row["listed_at"] is not None, row["deletes"])
+        return ClaimedSync(
+            definition_of(row),
+            listing,
+            row["after"],
+            is_listed=row["listed_at"] is not None,
+            deletes=row["deletes"],
+            is_closed=row["closed_at"] is not None,
+        )
 
     async def items(
         self, source: SourceDefinition, *, after: str, limit: int, with_readers: bool = False
@@ -177,7 +187,8 @@ class Listings:
             job = await _hold_job(connection, claim)
             submissions = await _submit(connection, claim, part, job.number)
             await change_readers(connection, source, part.readers)
-            await _write_items(connection, claim, source, part)
+            await write_items(connection, source, part.documents, part.present)
+            await _mark_missing(connection, claim, source, part)
             accepted = [d.is_new for d, s in zip(part.documents, submissions, strict=True) if s.accepted]
             counts = {"seen": part.seen, "missing": len(part.missing), "refused": len(part.refused)}
             counts |= {"created": sum(accepted), "changed": len(accepted) - sum(accepted)}
@@ -259,10 +270,14 @@ async def read_readers(database: Database, source: SourceDefinition, items: Sequ
 
 async def change_readers(
     connection: Connection, source: SourceDefinition, readers: Mapping[str, Sequence[str]]
-) -> None:
-    """Change the readers of documents, by the keys of their entries, in the transaction of the caller."""
+) -> Sequence[UUID]:
+    """Change the readers of documents, by the keys of their entries, in the transaction of the caller.
+
+    Returns:
+        The rows of the documents in all builds, whose points are outdated now.
+    """
     named = {source.external_id(key): names for key, names in readers.items()}
-    await document_readers.change(connection, source.tenant, source.collection, named)
+    return await document_readers.change(connection, source.tenant, source.collection, named)
 
 
 class JobPaused(LeaseLost):
@@ -302,13 +317,19 @@ async def _submit(connection: Connection, claim: JobClaim, part: SyncedPart, job
     return submissions
 
 
-async def _write_items(connection: Connection, claim: JobClaim, source: SourceDefinition, part: SyncedPart) -> None:
-    """Write the changes of items; nothing for unchanged ones."""
-    scope: Mapping[str, Any] = {"id": claim.id, "source_id": source.id}
-    if part.documents:
-        keys, versions = [d.key for d in part.documents], [d.version for d in part.documents]
-        await connection.execute(SQL.save_items, {**scope, "keys": keys, "versions": versions})
-    if part.present:
-        await connection.execute(SQL.mark_present, {**scope, "keys": list(part.present)})
+async def write_items(
+    connection: Connection, source: SourceDefinition, documents: Sequence[SyncedDocument], present: Sequence[str]
+) -> None:
+    """Write the items of new contents, and of entries that a listing lacked; nothing for unchanged ones."""
+    if documents:
+        written = sorted((each.key, each.version) for each in documents)
+        keys, versions = [key for key, _ in written], [version for _, version in written]
+        await connection.execute(SQL.save_items, {"source_id": source.id, "keys": keys, "versions": versions})
+    if present:
+        await connection.execute(SQL.mark_present, {"source_id": source.id, "keys": list(present)})
+
+
+async def _mark_missing(connection: Connection, claim: JobClaim, source: SourceDefinition, part: SyncedPart) -> None:
     if part.missing:
-        await connection.execute(SQL.mark_missing, {**scope, "keys": list(part.missing)})
+        scope = {"id": claim.id, "source_id": source.id, "keys": list(part.missing)}
+        await connection.execute(SQL.mark_missing, scope)

@@ -4,7 +4,7 @@ UPDATE syncs y SET started_at = coalesce(y.started_at, now())
 FROM job_claims r, sources s
 WHERE y.id = :id AND r.id = y.id AND r.token = :token AND s.id = y.source_id
 RETURNING s.id, s.tenant, s.collection, s.name, s.kind, s.uri, s.options, s.secret_name, s.schedule, s.time_zone,
-          s.max_delete_share, s.created_at, y.number, y.after, y.listed_at, y.deletes
+          s.max_delete_share, s.created_at, y.number, y.after, y.listed_at, y.deletes, y.closed_at
 
 -- name: items
 -- List items after a key in the order of their bytes.

@@ -13,7 +13,15 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from features.sources.domain import LookupState, NewSource, SourceChanges, SourceDefinition, SourceState, SyncState
+from features.sources.domain import (
+    LookupState,
+    NewSource,
+    SourceChanges,
+    SourceDefinition,
+    SourceState,
+    SyncState,
+    require_schedule,
+)
 from features.sources.ledger import syncs
 from features.sources.ledger.schedules import next_time
 from shared.domain.corpus.collections import Collection
@@ -216,6 +224,7 @@ def _changed(old: SourceDefinition, changes: SourceChanges) -> SourceDefinition:
     for name in ("schedule", "secret_name"):
         if name in given:
             given[name] = given[name] or None
+    require_schedule(old.kind, given.get("schedule"))
     return dataclasses.replace(old, **given)
 
 

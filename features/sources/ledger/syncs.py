@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 from uuid import UUID
 
-from features.sources.domain import MOST_SHOWN, RefusedEntry, SyncCounts, SyncState, WaitingSync, Withheld
+from features.sources.domain import MOST_SHOWN, PUSH, RefusedEntry, SyncCounts, SyncState, WaitingSync, Withheld
 from shared.domain.errors import Conflict, InvalidInput, NotFound
 from shared.domain.jobs import JobKind, JobState, PauseReason
 from shared.domain.stored import known_fields
@@ -70,12 +70,9 @@ class Syncs:
             Conflict: the tenant has the maximum number of open jobs, or the collection is being erased.
         """
         async with self._database.begin() as connection:
-            found = await _hold_source(connection, tenant, source)
-            job_id = await _open(connection, tenant, found)
-            scope = {"id": job_id, "source_id": found["id"], "tenant": tenant, "collection": found["collection"]}
-            await connection.execute(SQL.insert, scope)
-            await connection.execute(SQL.delete_oldest, {"source_id": found["id"], "retained": _RETAINED})
-            return await _get(connection, tenant, job_id)
+            if (await _hold_source(connection, tenant, source))["kind"] == PUSH:
+                raise Conflict(f"Programs push the entries of the source '{source}': start the program instead.")
+            return await state_of(connection, tenant, await open_sync(connection, tenant, source))
 
     @again_after_collision
     async def approve(self, tenant: str, source: str, *, deletions: int) -> SyncState:
@@ -103,8 +100,12 @@ class Syncs:
             await connection.execute(SQL.resume, {"id": job_id})
             await _enqueue(connection, job_id, tenant, found["collection"])
             parameters = {"id": job_id, "source_id": found["id"], "approved": deletions}
-            await connection.execute(SQL.list_again, parameters)
-            return await _get(connection, tenant, job_id)
+            if found["kind"] == PUSH:
+                await self._require_enough(connection, source, job_id, deletions)
+                await connection.execute(SQL.delete_withheld, parameters)
+            else:
+                await connection.execute(SQL.list_again, parameters)
+            return await state_of(connection, tenant, job_id)
 
     async def withheld(self, tenant: str, source: str) -> Withheld:
         """Return the deletions of a source that need approval.
@@ -148,7 +149,13 @@ class Syncs:
             NotFound: the tenant has no sync of that id.
         """
         async with self._database.begin() as connection:
-            return await _get(connection, tenant, job_id)
+            return await state_of(connection, tenant, job_id)
+
+    async def _require_enough(self, connection: Connection, source: str, job_id: UUID, deletions: int) -> None:
+        """Raise Conflict unless an approval allows all withheld deletions of a listing that a program has pushed."""
+        found = await connection.execute(SQL.count_withheld, {"id": job_id, "apart": self._apart})
+        if (withheld := found.scalar_one()) > deletions:
+            raise Conflict(f"{withheld:,} deletions of the source '{source}' are withheld: nothing was deleted.")
 
 
 async def newest(connection: Connection, sources: Sequence[UUID]) -> dict[UUID, SyncState]:
@@ -159,6 +166,16 @@ async def newest(connection: Connection, sources: Sequence[UUID]) -> dict[UUID, 
 
 def no_source(name: str) -> NotFound:
     return NotFound(f"There is no source '{name}'. GET /v1/sources lists the sources.")
+
+
+async def open_sync(connection: Connection, tenant: str, source: str) -> UUID:
+    """Open and queue a sync of a source; return its id. Raises as `Syncs.start`."""
+    found = await _hold_source(connection, tenant, source)
+    job_id = await _open(connection, tenant, found)
+    scope = {"id": job_id, "source_id": found["id"], "tenant": tenant, "collection": found["collection"]}
+    await connection.execute(SQL.insert, scope)
+    await connection.execute(SQL.delete_oldest, {"source_id": found["id"], "retained": _RETAINED})
+    return job_id
 
 
 async def _hold_source(connection: Connection, tenant: str, source: str) -> Row:
@@ -191,7 +208,8 @@ async def _enqueue(connection: Connection, job_id: UUID, tenant: str, collection
     await job_claims.enqueue(connection, job_id, JobKind.SYNC, tenant=tenant, collection=collection, most=_MOST_QUEUED)
 
 
-async def _get(connection: Connection, tenant: str, job_id: UUID) -> SyncState:
+async def state_of(connection: Connection, tenant: str, job_id: UUID) -> SyncState:
+    """Return a sync; raises as `Syncs.get`."""
     row = (await connection.execute(SQL.get, {"tenant": tenant, "id": job_id})).one_or_none()
     if row is None:
         raise NotFound(f"There is no sync {job_id}.")
@@ -213,4 +231,6 @@ def _state(row: Row) -> SyncState:
         created_at=row["created_at"],
         listed_at=row["listed_at"],
         ended_at=row["ended_at"],
+        checkpoint=row["checkpoint"],
+        expires_at=row["expires_at"],
     )

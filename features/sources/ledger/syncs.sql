@@ -1,8 +1,10 @@
 -- part: columns
--- The columns of a sync `y` of a source `s` with its claim `c`. Without a worker it is queued.
+-- The columns of a sync `y` of a source `s` with its claim `c`. Without a worker it is queued, unless a program lists.
 y.id, s.name AS source, y.collection,
-CASE WHEN c.id IS NOT NULL AND c.token IS NULL THEN {JobState.QUEUED} ELSE y.state END AS state, y.seen, y.created, y.changed, y.unchanged, y.readers_changed, y.missing, y.deleted,
-y.withheld, y.refused, y.refused_entries, c.waiting, y.approved, y.error, y.created_at, y.listed_at, y.ended_at
+CASE WHEN c.id IS NOT NULL AND c.token IS NULL AND (y.push_key IS NULL OR y.closed_at IS NOT NULL) THEN {JobState.QUEUED}
+     ELSE y.state END AS state, y.seen, y.created, y.changed, y.unchanged, y.readers_changed, y.missing, y.deleted,
+y.withheld, y.refused, y.refused_entries, c.waiting, y.approved, y.error, y.created_at, y.listed_at, y.ended_at, y.checkpoint,
+CASE WHEN y.push_key IS NOT NULL AND y.closed_at IS NULL THEN c.leased_until END AS expires_at
 
 -- part: syncs
 -- Syncs with their sources, and their claims while they list.
@@ -10,7 +12,7 @@ syncs y JOIN sources s ON s.id = y.source_id LEFT JOIN job_claims c ON c.id = y.
 
 -- name: hold_source
 -- Read a source that is not being removed, and keep it until the transaction ends.
-SELECT s.id, s.collection FROM sources s WHERE s.tenant = :tenant AND s.name = :source AND s.removed_at IS NULL FOR SHARE
+SELECT s.id, s.collection, s.kind FROM sources s WHERE s.tenant = :tenant AND s.name = :source AND s.removed_at IS NULL FOR SHARE
 
 -- name: release_key
 -- Release the key of a job whose listing has ended, so that the next sync of its source can start. The job ends when its
@@ -50,6 +52,14 @@ UPDATE syncs SET number = {next_number}, {LIST_AGAIN.sets}, approved = :approved
   listed_at = NULL, ended_at = NULL, deletes = false, seen = 0, unchanged = 0, missing = 0, withheld = 0, refused = 0,
   refused_entries = '[]'
 WHERE id = :id
+
+-- name: count_withheld
+-- Count the items whose deletion is withheld by a listing.
+SELECT count(*) FROM source_items i, syncs y WHERE y.id = :id AND {deletable}
+
+-- name: delete_withheld
+-- Carry out the withheld deletions of a listing that a program has pushed: no worker can list its source again.
+UPDATE syncs SET {LIST_AGAIN.sets}, approved = :approved, deletes = true, withheld = 0, ended_at = NULL WHERE id = :id
 
 -- name: page
 -- List the syncs of a source, the newest first, after a position.

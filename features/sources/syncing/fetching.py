@@ -74,6 +74,26 @@ class Fetcher:
         refused = [RefusedEntry(shown(key), self.quota.no_room(self.definition.tenant)) for key in without_room]
         return Fetched(documents, refused + [each for each in read if isinstance(each, RefusedEntry)])
 
+    async def adopt(self, entry: Entry, item: Item, upload: Upload, new: set[str]) -> SyncedDocument | RefusedEntry:
+        """Return the document of an entry whose content is stored already; `item` has its other fields.
+
+        Args:
+            entry: the entry.
+            item: its fields; its content is not used.
+            upload: the stored content.
+            new: keys of entries without an item.
+        """
+        if await self._without_room([entry], new):
+            return RefusedEntry(shown(entry.key), self.quota.no_room(self.definition.tenant))
+        try:
+            _require_content(upload.size_bytes)
+            self.quota.require_possible(self.definition.tenant, upload.size_bytes)
+            read = _Read(entry, item.version, _fields(item, self.collection), _readers(item, entry), b"", upload)
+        except (TooLarge, InvalidInput) as error:
+            return RefusedEntry(shown(entry.key), error.message)
+        await self.quota.count(self.definition.tenant, upload.size_bytes)
+        return self._document(read, upload, new)
+
     async def _without_room(self, entries: Sequence[Entry], new: set[str]) -> list[str]:
         """Return the keys of new entries whose documents the tenant may not add."""
         names = {self.definition.external_id(entry.key): entry.key for entry in entries if entry.key in new}
@@ -98,6 +118,7 @@ class Fetcher:
             self.quota.require_possible(self.definition.tenant, entry.size_bytes or 0)
             async with room.taken(self.limits.size_of(entry)):
                 item = await self.read(entry, max_bytes=self.max_bytes)
+                _require_content(len(item.content))
                 self.quota.require_possible(self.definition.tenant, len(item.content))
                 read = partial(_Read, entry, item.version, _fields(item, self.collection), _readers(item, entry))
                 if not self.keeps_bytes:
@@ -184,14 +205,17 @@ def _readers(item: Item, entry: Entry) -> tuple[str, ...] | None:
     return entry.readable_by if item.readable_by is None else item.readable_by
 
 
+def _require_content(size_bytes: int) -> None:
+    if not size_bytes:
+        raise InvalidInput("It is empty.")
+
+
 def _fields(item: Item, collection: Collection) -> CheckedFields:
     """Return the descriptive fields of a document, as an upload has them.
 
     Raises:
-        InvalidInput: the content is empty, or a field cannot be stored or does not fit the collection.
+        InvalidInput: a field cannot be stored or does not fit the collection.
     """
-    if not item.content:
-        raise InvalidInput("It is empty.")
     fields = described(filename=item.filename, media_type=item.media_type, title=item.title, metadata=item.metadata)
     require_fit(collection.options.filterable, fields.metadata)
     return fields

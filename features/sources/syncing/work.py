@@ -8,9 +8,11 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from features.sources.domain import SourceDefinition
+from features.sources.domain import PUSH, SourceDefinition
 from features.sources.ledger.listings import ClaimedSync, JobPaused, Listings, StoredItem, SyncedPart
+from features.sources.ledger.pushes import Pushes
 from features.sources.opening import keeps_bytes, options_of
+from features.sources.push.ending import end_pushed
 from features.sources.source import Entry, Source
 from features.sources.syncing.fetching import Fetcher
 from features.sources.syncing.intake import Intake
@@ -67,6 +69,7 @@ class Syncing(JobWork):
     """
 
     listings: Listings
+    pushes: Pushes
     collections: Collections
     claims: JobClaims
     uploads: Uploads
@@ -86,13 +89,18 @@ class Syncing(JobWork):
             NotFound: the collection was deleted.
             LeaseLost: the sync was cancelled, or another worker has claimed it.
             Transient: the source, the ledger or the store failed, and nothing was saved, for too long.
-            Permanent: the listing is not in order, or it made no progress for too long.
+            Permanent: the listing is not in order, it made no progress for too long, or its program did not end it.
         """
         sync = await retried(self.listings.start)(claim)
         try:
             if not sync.is_listed:
-                await self._list(claim, sync)
+                if sync.source.kind == PUSH:
+                    await end_pushed(self.pushes, self.listings, claim, sync)
+                else:
+                    await self._list(claim, sync)
                 await retried(self.listings.end_listing)(claim, sync.source)
+            while await retried(self.pushes.forget_some)(claim, sync.source):
+                pass
             while await retried(self.listings.delete_some)(claim, sync.source):
                 pass
             await retried(self.listings.finish)(claim)

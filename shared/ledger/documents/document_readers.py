@@ -26,7 +26,9 @@ async def read(
     return {row["external_id"]: tuple(row["readable_by"]) for row in await database.rows(SQL.read, parameters)}
 
 
-async def change(connection: Connection, tenant: str, collection: str, readers: Mapping[str, Sequence[str]]) -> None:
+async def change(
+    connection: Connection, tenant: str, collection: str, readers: Mapping[str, Sequence[str]]
+) -> Sequence[UUID]:
     """Change the readers of documents in every build, in the transaction of the caller.
 
     The live version of a document with a newer one, which is not complete, gets no reader that it did not have.
@@ -37,11 +39,14 @@ async def change(connection: Connection, tenant: str, collection: str, readers: 
         collection: name of the collection.
         readers: new readers by external id; deleted documents are left out.
 
+    Returns:
+        The rows of the documents in all builds, whose points are outdated now.
+
     Raises:
         Conflict: the collection is being erased.
     """
     if not readers:
-        return
+        return ()
     await build_sync.hold(connection, tenant, collection)
     builds = await build_sync.builds_of(connection, tenant, collection)
     if not builds or not builds[0]["is_live"]:
@@ -51,6 +56,9 @@ async def change(connection: Connection, tenant: str, collection: str, readers: 
     groups = dict[tuple[str, ...], list[UUID]]()
     for row in locked.all():
         groups.setdefault(stored_readers(readers[row["external_id"]]), []).append(row["id"])
+    changed = list[UUID]()
     for names, documents in groups.items():
         copies = [id_ for build in others for id_ in await build_sync.lock_copies(connection, build, documents)]
         await descriptions.restrict(connection, documents + copies, names, newest=True)
+        changed += documents + copies
+    return changed

@@ -51,6 +51,7 @@ _GRANTS = {
     "source_notes": "SELECT, INSERT, UPDATE, DELETE",
     "source_checks": "SELECT, UPDATE",
     "syncs": "SELECT, UPDATE",
+    "pushed_keys": "SELECT, DELETE",
     "workers": "SELECT, INSERT, UPDATE, DELETE",  # its own row; rows contain no documents
     "webhooks": "SELECT (id, tenant, events, disabled_at)",  # which webhooks receive an event; not the secrets
     "webhook_deliveries": "INSERT",

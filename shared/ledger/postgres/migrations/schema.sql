@@ -11,7 +11,7 @@
 --   costs           spent, spent_changes, spent_by_day, estimates, budgets, budget_holds
 --   removal         sweeps, outdated_objects, erasures
 --   long work       jobs, job_claims, labelled_sets
---   sources         sources, source_items, source_hints, source_notes, source_checks, syncs
+--   sources         sources, source_items, source_hints, source_notes, source_checks, syncs, pushed_keys
 --   users           queries, gaps, accepted_questions, disabled_questions, shared_answers, conversations
 --   numbers         tallies, tally_changes, ended_by_minute
 --   webhooks        webhooks, webhook_deliveries
@@ -910,11 +910,24 @@ CREATE TABLE syncs (
     refused bigint NOT NULL DEFAULT 0,  -- entries that cannot be read
     refused_entries jsonb NOT NULL DEFAULT '[]',  -- the first refused entries
     created_at timestamptz NOT NULL DEFAULT now(),
+    -- Of a listing that a program pushes; a claim of its job with a later time is the end of its wait for the program.
+    push_key text,  -- idempotency key of its program; null: a worker lists the source
+    checkpoint text,  -- position in the program's own terms
+    closed_at timestamptz,  -- when the program ended it
     started_at timestamptz,  -- start of its listing
     listed_at timestamptz,  -- end of its listing
     ended_at timestamptz,  -- end of the listing and its deletions; null while it runs
     CONSTRAINT pk_syncs PRIMARY KEY (id),
     CONSTRAINT uq_syncs_number UNIQUE (source_id, number)
+);
+
+-- Keys that a program has pushed since the start of its listing, in any order. They are deleted when it has ended.
+CREATE TABLE pushed_keys (
+    sync_id uuid NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    problem text,  -- why the document of the entry is not up to date; null if it is
+    CONSTRAINT pk_pushed_keys PRIMARY KEY (sync_id, key),
+    CONSTRAINT fk_pushed_keys_sync_id FOREIGN KEY (sync_id) REFERENCES syncs (id) ON DELETE CASCADE
 );
 
 -- ---- Users' questions ----

@@ -1,0 +1,1 @@
+"""Sources whose entries a program outside foreask pushes, page by page."""
