@@ -608,7 +608,8 @@ def print_source(
         value = getattr(source, name)
         if value not in (None, {}):
             say(console, f"{name.replace('_', ' '):<12} {value}")
-    say(console, f"{'next sync':<12} {source.next_sync_at or 'on request'}")
+    at = "sent by a program" if source.kind == "push" else source.next_sync_at or "on request"
+    say(console, f"{'next sync':<12} {at}")
     if source.schedule_error is not None:
         say(console, f"{'problem':<12} {source.schedule_error}")
     if source.removing:

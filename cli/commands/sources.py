@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SYNCS = 5  # shown of a source
 
-sources_app = typer.Typer(help="Keep collections in sync with folders, buckets, repositories and sites.")
+sources_app = typer.Typer(help="Keep collections in sync with folders, buckets, repositories, sites and programs.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the source.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -70,8 +70,12 @@ def register(app: typer.Typer) -> None:
 def add(
     name: Name,
     uri: Annotated[
-        str, typer.Argument(metavar="ADDRESS", help="Address, such as file:///srv/wiki or s3://bucket/folder.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="ADDRESS",
+            help="Address, such as file:///srv/wiki or s3://bucket/folder; none is needed with --kind push.",
+        ),
+    ] = None,
     *,
     collection: Collection = "default",
     kind: Annotated[str | None, typer.Option(help="Kind of source; default: by the address.")] = None,
@@ -85,13 +89,15 @@ def add(
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Add a source to a collection. `foreask sync NAME` syncs it now."""
+    """Add a source to a collection. `foreask sync NAME` syncs it now, unless a program pushes its entries."""
     from cli import output
 
+    if uri is None and kind != "push":
+        raise typer.BadParameter("Name the address of the source.", param_hint="ADDRESS")
     with client_of(url, key) as client:
         added = client.add_source(
             name,
-            uri,
+            uri or f"push://{name}",
             collection=collection,
             kind=kind,
             options=_options(option or ()) | _rules(readers),

@@ -31,8 +31,8 @@ MODELS = """
     QueryMetadata Retrieval Citation Answer Feedback AuditEntry AcceptedQuestion AskedQuestion GapQuestion LoggedQuery
     LoggedPassage PassageSource NearestPassage Resolution Gap CollectionOptions OptionsInForce NumberedState Collection
     Build DeadLetter DeadReason DeadLettersResolved Erasure ErasedParts FoundDocument FoundRecords ErasurePreview
-    Job Batch Key NewKey Budget TenantLimit RefusedEntry Sync Lookup Source Withheld Webhook Delivery NewWebhook Me
-    LabelledSetSize LabelledSet Evaluation AccessCheck VersionAccess AccessReview Reader Person
+    Job Batch Key NewKey Budget TenantLimit RefusedEntry Sync Lookup Source Withheld EntryResult Webhook Delivery
+    NewWebhook Me LabelledSetSize LabelledSet Evaluation AccessCheck VersionAccess AccessReview Reader Person
 """.split()  # noqa: SIM905  a list would have a line for each
 
 # A model with several schemas has the fields of all of them.

@@ -156,7 +156,7 @@ export function definitionOf(values, old) {
     uri: addressOf(kind, values.uri ?? ""),
     options: known ? optionsOf(known, values.options, old?.options) : (old?.options ?? {}),
     secret_name: values.secret_name ?? null,
-    schedule: cronOf({ ...values, minute: choiceOf(old?.schedule ?? null).minute }),
+    schedule: known?.pushed ? null : cronOf({ ...values, minute: choiceOf(old?.schedule ?? null).minute }),
     time_zone: zoneOf(old),
     ...(values.max_delete_share === null || values.max_delete_share === undefined
       ? {}
@@ -177,7 +177,7 @@ async function save(values) {
       "/v1/sources",
       /** @type {any} */ ({ name, kind, ...(collection ? { collection } : {}), ...definition }),
     );
-    notify(await started(name));
+    notify(kindOf(kind)?.pushed ? say`The source ${name} was added.` : await started(name));
   }
   leaveForm();
   await saved();
@@ -262,13 +262,16 @@ export function formOf(saved) {
   if (!open) return nothing;
   open.saved = saved;
   const { old } = open;
+  const { pushed } = kindOf(open.kind) ?? {};
   return html`<h2>${old ? say`Change ${old.name}` : say`Add a source`}</h2>
     ${form.view({
-      action: old ? say`Save` : may("write") ? say`Add and sync` : say`Add source`,
+      action: old ? say`Save` : may("write") && !pushed ? say`Add and sync` : say`Add source`,
       label: old ? say`Change ${old.name}` : say`Add a source`,
       cancel: leaveForm,
       body: fields,
-      more: html`<button type="button" aria-disabled=${open.test?.isBusy ? "true" : nothing}
+      more: pushed
+        ? nothing
+        : html`<button type="button" aria-disabled=${open.test?.isBusy ? "true" : nothing}
         @click=${check}>${say`Test`}</button>`,
     })}
     <div class="source-test" role="status">${tested(open.test)}</div>`;
@@ -303,7 +306,7 @@ function fields(field) {
       changed: proposeName,
     })}
     ${old ? nothing : [field(NAME), field({ ...COLLECTION, list: collections })]}
-    ${scheduleFields(field, every, { cron: old?.schedule ?? null, zone, changed: choose("every") })}
+    ${kind?.pushed ? nothing : scheduleFields(field, every, { cron: old?.schedule ?? null, zone, changed: choose("every") })}
     ${kind?.secret ? field({ ...SECRET, value: old?.secret_name ?? undefined }) : nothing}
     ${options(false)}
     <details class="kit-more" ?open=${isWrong}><summary>${say`More options`}</summary>

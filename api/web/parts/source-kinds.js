@@ -6,9 +6,9 @@ import { say } from "./words.js";
 /** @typedef {Facts & {many?: boolean, rare?: boolean}} Option */
 /**
  * @typedef {{name: string, words: string, hint: string, sign: string, options: readonly Option[], secret?: boolean,
- *   address: {label: string, placeholder: string, hint: string}}} Kind
+ *   pushed?: boolean, address: {label: string, placeholder: string, hint: string}}} Kind
  *   many: whether the value is a list, with commas between its items; rare: whether the option is shown on request
- *   secret: whether the operator's secret may be needed
+ *   secret: whether the operator's secret may be needed; pushed: whether a program sends its entries
  */
 
 /** @type {Option} */
@@ -315,6 +315,15 @@ export const KINDS = [
       { ...READERS, placeholder: "legal-* = group:legal" },
     ],
   },
+  {
+    name: "push",
+    words: say`Program`,
+    hint: say`A connector of yours sends the entries`,
+    sign: "upload",
+    pushed: true,
+    address: { label: say`Name of the program`, placeholder: "crm", hint: say`Any name: nothing is read from there` },
+    options: [READERS],
+  },
 ];
 
 /** @param {string} name @returns {Kind | undefined} */
@@ -325,6 +334,7 @@ export const kindOf = (name) => KINDS.find((each) => each.name === name);
  * @param {string} kind @param {string} typed
  */
 export function addressOf(kind, typed) {
+  if (kind === "push") return typed.includes("://") ? typed : `push://${typed}`;
   if (typed.startsWith("/")) return `${kind === "git" ? "git+" : ""}file://${typed}`;
   return kind === "git" && /^https?:/i.test(typed) ? `git+${typed}` : typed;
 }

@@ -126,12 +126,13 @@ function one(source) {
     body: html`<p class="small" dir="ltr"><code>${source.uri}</code></p>
       ${newest ? progress(newest, isOpen) : html`<p class="soft small">${say`Not synced yet.`}</p>`}
       ${error ? html`<p class="bad small" dir="auto">${say`Problem with the schedule: ${error}`}</p>` : nothing}
-      ${hints(source.newest_lookup)} ${withheld(name)} ${newest ? history(name) : nothing}`,
+      ${hints(source.newest_lookup)} ${withheld(source)} ${newest ? history(name) : nothing}`,
   });
 }
 
 /** @param {Api["SourceView"]} source */
-function scheduled({ schedule, time_zone: zone, next_sync_at: next }) {
+function scheduled({ kind, schedule, time_zone: zone, next_sync_at: next }) {
+  if (kindOf(kind)?.pushed) return say`sent by a program`;
   if (!schedule) return say`synced on request`;
   return [`${scheduleWords(schedule)} (${zone})`, ...(next ? [say`next sync ${until(next)}`] : [])].join(", ");
 }
@@ -139,7 +140,7 @@ function scheduled({ schedule, time_zone: zone, next_sync_at: next }) {
 /** @param {Api["SourceView"]} source @param {boolean} isOpen */
 function buttons(source, isOpen) {
   const { name } = source;
-  const sync = may("write") && !isOpen;
+  const sync = may("write") && !isOpen && !kindOf(source.kind)?.pushed;
   const start = () => attempt(() => post(`/v1/sources/${name}/sync`));
   return html`
     ${sync ? html`<button aria-label=${say`Sync now: ${name}`} @click=${start}>${say`Sync now`}</button>` : nothing}
@@ -215,8 +216,9 @@ function changes(sync) {
   );
 }
 
-/** Render the deletions of a source that wait for approval. @param {string} name */
-function withheld(name) {
+/** Render the deletions of a source that wait for approval. @param {Api["SourceView"]} source */
+function withheld(source) {
+  const { name } = source;
   const found = withheldOf.get(name);
   if (!found?.deletions) return nothing;
   const { deletions, items, keys } = found;
@@ -224,7 +226,7 @@ function withheld(name) {
   const which = keys.length < deletions ? say`The first ${count(keys.length)} of them` : say`Which ones?`;
   const words = say`Delete ${plural(deletions, "document")}`;
   const button = html`<button aria-label=${say`Approve deletions: ${name}`}
-    @click=${() => approve(name, deletions)}>${words}</button>`;
+    @click=${() => approve(source, deletions)}>${words}</button>`;
   return html`<div class="warning" role="status">
     <p>${say`Missing in the source: ${share}. They are not deleted until a person approves it.`}</p>
     <details><summary class="small">${which}</summary>
@@ -232,11 +234,13 @@ function withheld(name) {
     ${may("manage") ? html`<p>${button}</p>` : nothing}</div>`;
 }
 
-/** @param {string} name @param {number} deletions */
-async function approve(name, deletions) {
+/** @param {Api["SourceView"]} source @param {number} deletions */
+async function approve({ name, kind }, deletions) {
   const isSure = await confirmed({
     title: say`Delete up to ${plural(deletions, "document")}?`,
-    text: say`The source is listed again first; if it lacks more, nothing is deleted.`,
+    text: kindOf(kind)?.pushed
+      ? say`Its program did not list them any more.`
+      : say`The source is listed again first; if it lacks more, nothing is deleted.`,
     action: say`Delete ${plural(deletions, "document")}`,
     danger: true,
   });

@@ -13,6 +13,7 @@ from foreask_client.models import (
     Collection,
     DeadLetter,
     Document,
+    EntryResult,
     Event,
     Feedback,
     FoundChunk,
@@ -24,6 +25,7 @@ from foreask_client.models import (
     Sync,
     Withheld,
 )
+from foreask_client.pushes import PushedEntry, PushReport
 from foreask_client.synchronous import Client
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "Collection",
     "DeadLetter",
     "Document",
+    "EntryResult",
     "Event",
     "Feedback",
     "FoundChunk",
@@ -47,6 +50,8 @@ __all__ = [
     "Key",
     "Me",
     "NotFoundError",
+    "PushReport",
+    "PushedEntry",
     "Retrieval",
     "Source",
     "Sync",

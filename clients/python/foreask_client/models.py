@@ -35,6 +35,7 @@ __all__ = [
     "DeadReason",
     "Delivery",
     "Document",
+    "EntryResult",
     "ErasedParts",
     "Erasure",
     "ErasurePreview",
@@ -1145,6 +1146,8 @@ class Sync(Model):
         error: reason of its failure.
         listed_at: time at which the listing was complete.
         ended_at: end of the listing and its deletions.
+        checkpoint: position that its program has saved; None unless a program pushes it.
+        expires_at: time at which it fails unless its program sends something; None unless it waits for a program.
     """
 
     id: str
@@ -1167,6 +1170,8 @@ class Sync(Model):
     created_at: datetime
     listed_at: datetime | None = None
     ended_at: datetime | None = None
+    checkpoint: str | None = None
+    expires_at: datetime | None = None
 
 
 class Lookup(Model):
@@ -1233,6 +1238,21 @@ class Withheld(Model):
     deletions: int
     items: int
     keys: list[str] = []
+
+
+class EntryResult(Model):
+    """The result of an entry.
+
+    Attributes:
+        result: `body_needed`: send the entry again, with its body. `described`: its readers, title or metadata changed,
+            and not its content. `refused`: `reason` says why; its document stays as it is. Values: `created`,
+            `changed`, `described`, `unchanged`, `deleted`, `body_needed`, `refused`.
+        reason: why it is refused; None otherwise.
+    """
+
+    key: str
+    result: str
+    reason: str | None = None
 
 
 class Webhook(Model):

@@ -63,7 +63,7 @@ test("form offers the options of the server", async () => {
   const { KINDS } = await openPage()("parts/source-kinds.js");
   const names = Object.fromEntries(KINDS.map(({ name, options }) => [name, options.map((each) => each.name).sort()]));
   assert.deepEqual(names, JSON.parse(process.env.SOURCE_OPTIONS ?? "null") ?? names);
-  assert.ok(KINDS.length === 9 && KINDS.every(({ options }) => options.length >= 3));
+  assert.ok(KINDS.length === 10 && KINDS.every(({ options, pushed }) => pushed || options.length >= 3));
 });
 
 test("options without values are not sent", async () => {
@@ -72,7 +72,7 @@ test("options without values are not sent", async () => {
   const folder = kindOf("folder");
   assert.deepEqual(optionsOf(folder, { include: "*.md, , guides/*", exclude: null, hidden: false, copy_files: true }), { include: ["*.md", "guides/*"], copy_files: true });
   assert.deepEqual(optionsOf(folder, { include: null, hidden: false }, { include: ["*.md"], hidden: true, later: 1 }), { hidden: false, later: 1 });
-  const addresses = [["folder", "/srv/a", "file:///srv/a"], ["git", "/srv/a", "git+file:///srv/a"], ["git", "https://x.org/a.git", "git+https://x.org/a.git"], ["git", "git+https://x.org/a", "git+https://x.org/a"], ["objects", "s3://a/b", "s3://a/b"]];
+  const addresses = [["folder", "/srv/a", "file:///srv/a"], ["git", "/srv/a", "git+file:///srv/a"], ["git", "https://x.org/a.git", "git+https://x.org/a.git"], ["git", "git+https://x.org/a", "git+https://x.org/a"], ["objects", "s3://a/b", "s3://a/b"], ["push", "crm", "push://crm"], ["push", "push://crm", "push://crm"]];
   for (const [kind, typed, address] of addresses) assert.equal(addressOf(kind, typed), address);
 });
 
@@ -189,4 +189,17 @@ test("source is removed after confirmation only", async () => {
     await settled();
     assert.deepEqual(sent.map(([method, path]) => [method, path]), isSure ? [["DELETE", "/v1/sources/wiki?documents=delete"]] : []);
   }
+});
+
+test("source of a program has no schedule, test or sync", async () => {
+  const pushed = { ...SOURCE, name: "crm", kind: "push", uri: "push://crm", options: {}, schedule: null };
+  const { draw, submit, sent } = await openSources({ sources: [pushed] });
+  assert.match(draw().text, /Program in handbook .* sent by a program/);
+  assert.doesNotMatch(draw().text, /Sync now/);
+  draw().handler("click", "Change")({ currentTarget: { closest: () => null } });
+  assert.doesNotMatch(draw().text, / Test |Add and sync|every day/);
+  await submit(field("uri", "push://crm"), field("options.readers", "** = everyone"), field("max_delete_share", "10"));
+  assert.deepEqual(sent, [["PATCH", "/v1/sources/crm", {
+    uri: "push://crm", options: { readers: "** = everyone" }, secret_name: null, schedule: null, time_zone: Intl.DateTimeFormat().resolvedOptions().timeZone, max_delete_share: 0.1,
+  }]]);
 });

@@ -11,6 +11,7 @@ from foreask_client.asynchronous.documents import DocumentsApi
 from foreask_client.asynchronous.evaluations import EvaluationsApi
 from foreask_client.asynchronous.jobs import JobsApi
 from foreask_client.asynchronous.operator import OperatorApi
+from foreask_client.asynchronous.pushes import PushesApi
 from foreask_client.asynchronous.queries import QueriesApi
 from foreask_client.asynchronous.sources import SourcesApi
 from foreask_client.asynchronous.tenant import TenantApi
@@ -24,6 +25,7 @@ class AsyncClient(
     JobsApi,
     BatchesApi,
     SourcesApi,
+    PushesApi,
     EvaluationsApi,
     DeadLettersApi,
     TenantApi,

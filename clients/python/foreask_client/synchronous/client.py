@@ -11,6 +11,7 @@ from foreask_client.synchronous.documents import DocumentsApi
 from foreask_client.synchronous.evaluations import EvaluationsApi
 from foreask_client.synchronous.jobs import JobsApi
 from foreask_client.synchronous.operator import OperatorApi
+from foreask_client.synchronous.pushes import PushesApi
 from foreask_client.synchronous.queries import QueriesApi
 from foreask_client.synchronous.sources import SourcesApi
 from foreask_client.synchronous.tenant import TenantApi
@@ -24,6 +25,7 @@ class Client(
     JobsApi,
     BatchesApi,
     SourcesApi,
+    PushesApi,
     EvaluationsApi,
     DeadLettersApi,
     TenantApi,
