@@ -42,6 +42,7 @@ class PushesApi(Connection):
         *,
         complete: bool = True,
         key: str = "",
+        listing: str | None = None,
     ) -> PushReport:
         """Push entries to a source, and the bodies that the server lacks. An interrupted push is simply started again.
 
@@ -54,12 +55,14 @@ class PushesApi(Connection):
             complete: whether these are all entries of the source. Documents of others are deleted when two complete
                 listings lacked them. If `entries` or `body_of` raises an error, nothing is deleted.
             key: idempotency key of the listing: an open one with the same key is continued.
+            listing: id of an open listing that incomplete entries belong to, which the caller ends.
         """
         report = PushReport()
-        listing = (await self.begin_listing(source, key=key)).id if complete else None
+        if complete:
+            listing = (await self.begin_listing(source, key=key)).id
         for page in pages_of(entries):
             await self._push_page(source, page, body_of, listing, report)
-        if listing is not None:
+        if complete and listing is not None:
             report.sync = await self.end_listing(source, listing)
         return report
 
