@@ -2,11 +2,15 @@
 
 import asyncio
 import runpy
+import sys
+import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from aiohttp import web
 from foreask_client import AsyncClient, Client
+from foreask_dlt import foreask, run_complete
 
 from shared.ledger.work.backlog import Backlogs
 from tests.integration.test_api_sources import ParseWorker
@@ -202,3 +206,139 @@ class Pausing:
 
     def __init__(self, sleep):
         self.sleep = sleep
+
+
+class StandInForDlt(ModuleType):
+    """The part of dlt that the destination uses: it passes rows in batches, with the hints of their table."""
+
+    def __init__(self):
+        super().__init__("dlt")
+        self.options = {}
+
+    def destination(self, push, **options):
+        self.options = options
+        return lambda: push
+
+
+class Pipeline:
+    def __init__(self, *, fails=False):
+        self.fails = fails
+
+    def run(self, rows, *, destination):
+        if not self.fails:
+            destination(rows, {"name": "articles", "columns": {"id": {"primary_key": True}}})
+        return self
+
+    def raise_on_failed_jobs(self):
+        if self.fails:
+            raise ConnectionError
+
+
+@pytest.fixture
+def dlt(monkeypatch):
+    module, exceptions = StandInForDlt(), ModuleType("dlt.common.destination.exceptions")
+    exceptions.DestinationTerminalException = type("DestinationTerminalException", (Exception,), {})
+    names = {"dlt": module, exceptions.__name__: exceptions}
+    names |= {name: ModuleType(name) for name in ("dlt.common", "dlt.common.destination")}
+    for name, each in names.items():
+        monkeypatch.setitem(sys.modules, name, each)
+    return module
+
+
+async def test_dlt_destination_pushes_rows_and_listings(url, server, services, dlt, monkeypatch):
+    monkeypatch.setenv("FOREASK_URL", url)
+    monkeypatch.setenv("FOREASK_API_KEY", KEYS["alice"])
+    rows = [{"id": number, "body": f"# {number}"} for number in range(3)]
+
+    destination = foreask("wiki", text="body")
+    await asyncio.to_thread(Pipeline().run, rows, destination=destination)
+    assert sorted(await documents(server)) == [f"wiki/articles/{number}" for number in range(3)]
+    assert (dlt.options["batch_size"], dlt.options["max_table_nesting"]) == (500, 0)
+    with pytest.raises(Exception, match="1 rows were refused; the first one is articles/9: It is empty"):
+        await asyncio.to_thread(Pipeline().run, [{"id": 9, "body": ""}], destination=destination)
+
+    with pytest.raises(ConnectionError):
+        await asyncio.to_thread(run_complete, Pipeline(fails=True), rows, "wiki", text="body")
+    await asyncio.to_thread(run_complete, Pipeline(), rows[:2], "wiki", text="body")
+    await ParseWorker(services, services.settings).run()
+    (only,) = (await server.get("/v1/sources/wiki/syncs")).json()["items"]
+    assert (only["state"], only["seen"], only["unchanged"], only["missing"]) == ("done", 2, 2, 1)
+
+
+class CountingClient(Client):
+    """A client that counts its requests."""
+
+    requests = 0
+
+    def _send_once(self, request):
+        self.requests += 1
+        return super()._send_once(request)
+
+
+class Program:
+    """A program that is started again: it keeps nothing but the numbers of its requests and bodies."""
+
+    def __init__(self, entries):
+        self.entries = entries
+        self.bodies = self.requests = 0
+        self.seconds = 0.0
+
+    def body_of(self, entry):
+        self.bodies += 1
+        return f"# {entry['key']}\n\nThe harbour of {entry['key']} opens at nine."
+
+    def run(self, url, *, readers, stops_after=None):
+        def listed():
+            for number in range(stops_after or self.entries):
+                yield {"key": f"{number:05}", "version": "1", "readable_by": readers}
+            if stops_after is not None:
+                raise ConnectionError
+
+        started = time.monotonic()
+        with CountingClient(url, KEYS["alice"]) as client:
+            try:
+                return client.push("wiki", listed(), self.body_of, key="nightly")
+            except ConnectionError:
+                return None
+            finally:
+                self.requests += client.requests
+                self.seconds += time.monotonic() - started
+
+
+async def test_ten_thousand_entries_survive_restarts(services, settings, provider, capsys):
+    program, worker = Program(10_000), ParseWorker(services, services.settings)
+
+    async def run(**options):
+        """Run the program with a server of its own, which then stops."""
+        async with serving(with_keys(settings), services) as http:
+            http.headers.update(as_tenant("alice"))
+            source = {"name": "wiki", "collection": "handbook", "uri": "push://wiki"}
+            assert (await http.post("/v1/sources", json=source)).status_code in {201, 409}
+            report = await asyncio.to_thread(program.run, str(http.base_url).rstrip("/"), **options)
+            await worker.run()
+            return report, (await http.get("/v1/sources/wiki/syncs")).json()["items"]
+
+    red = ["group:red"]
+    assert (await run(readers=red, stops_after=5_000))[0] is None
+    report, (sync,) = await run(readers=red)
+    assert report.results == {"unchanged": 4_500, "created": 5_500}  # the page that was being filled was not sent
+    assert (sync["state"], sync["seen"], sync["created"], program.bodies) == ("done", 10_000, 10_000, 10_000)
+    numbers = [f"{program.entries / program.seconds:,.0f} new entries per second, {program.requests} requests"]
+    while await services.ledger[Backlogs].due():
+        await work(services)
+    paid = provider.stats()
+    assert (paid["calls"], paid["paid_twice"]) == (10_000, 0)
+
+    assert (await run(readers=red, stops_after=5_000))[0] is None  # halfway
+    again = Program(10_000)
+    program = again
+    report, (sync, *_) = await run(readers=["group:blue"])
+    assert report.results == {"described": 10_000}
+    assert (sync["seen"], sync["readers_changed"], sync["missing"], sync["deleted"]) == (10_000, 10_000, 0, 0)
+    numbers.append(f"{again.entries / again.seconds:,.0f} changed readers per second, {again.requests} requests")
+    assert (provider.stats(), again.bodies) == (paid, 0)
+    program = Program(10_000)
+    await run(readers=["group:blue"])
+    numbers.append(f"{10_000 / program.seconds:,.0f} unchanged entries per second, {program.requests} requests")
+    with capsys.disabled():
+        print(f"\n10,000 entries: {'; '.join(numbers)}; {paid['calls']:,} calls paid, none of them twice")

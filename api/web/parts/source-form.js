@@ -306,7 +306,11 @@ function fields(field) {
       changed: proposeName,
     })}
     ${old ? nothing : [field(NAME), field({ ...COLLECTION, list: collections })]}
-    ${kind?.pushed ? nothing : scheduleFields(field, every, { cron: old?.schedule ?? null, zone, changed: choose("every") })}
+    ${
+      kind?.pushed
+        ? nothing
+        : scheduleFields(field, every, { cron: old?.schedule ?? null, zone, changed: choose("every") })
+    }
     ${kind?.secret ? field({ ...SECRET, value: old?.secret_name ?? undefined }) : nothing}
     ${options(false)}
     <details class="kit-more" ?open=${isWrong}><summary>${say`More options`}</summary>
