@@ -52,6 +52,15 @@ async def foreask(services, settings, tmp_path, provider):
         await asyncio.gather(serving_work, return_exceptions=True)
 
 
+async def test_source_of_program_needs_no_address(foreask):
+    code, out = await foreask("sources", "add", "crm", "--kind", "push")
+    assert (code, "push://crm" in out, "sent by a program" in out) == (0, True, True), out
+    code, out = await foreask("sources", "add", "wiki")
+    assert (code, "Name the address of the source" in out) == (2, True), out
+    code, out = await foreask("sync", "crm")
+    assert (code, "start the program instead" in out) == (1, True), out
+
+
 async def test_source_is_added_synced_and_shown(foreask, folder):
     code, out = await foreask("sources", "add", "wiki", f"file://{folder}", "--option", "include=*.md,*.txt")
     assert (code, "'include': '*.md,*.txt'" in out, "on request" in out) == (0, True, True), out
