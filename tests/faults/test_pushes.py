@@ -23,7 +23,7 @@ def test_killed_api_between_pages_loses_no_entry(fleet, provider, start_scenario
     key = fleet.client.headers["authorization"].removeprefix("Bearer ")
 
     with Client(str(fleet.client.base_url), key, attempts=20) as client:
-        listing = client.begin_listing(name, key="nightly").id
+        listing = client.start_listing(name, key="nightly").id
         for number, page in enumerate(pages):
             entries = [{"key": each, "version": "1", "text": text} for each, text in page]
             results = client.push_entries(name, entries, listing=listing, checkpoint=str(number))
@@ -31,7 +31,7 @@ def test_killed_api_between_pages_loses_no_entry(fleet, provider, start_scenario
             fleet.kill("api")
             assert client.push_entries(name, entries[:1], listing=listing)[0].result == "unchanged"
         fleet.kill("parse-1")
-        again = client.begin_listing(name, key="nightly")
+        again = client.start_listing(name, key="nightly")
         assert (again.id, again.seen, again.checkpoint) == (listing, 12, "2")
         fleet.kill("api")
         client.end_listing(name, listing)

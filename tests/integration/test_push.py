@@ -1,4 +1,4 @@
-"""Programs push entries: listings survive restarts, delete only what they lack, and pay for changed bodies only."""
+"""Programs push entries: listings survive restarts, delete only missing entries, and pay for changed bodies only."""
 
 import asyncio
 from datetime import timedelta
@@ -46,7 +46,7 @@ async def add(client, *, status=201, **fields):
     return reply.json()
 
 
-async def begin(client, key="", *, status=201, source="crm"):
+async def start(client, key="", *, status=201, source="crm"):
     reply = await client.post(f"/v1/sources/{source}/listings", json={"key": key})
     assert reply.status_code == status, reply.text
     return SyncView.model_validate_json(reply.content) if reply.is_success else reply.json()
@@ -82,7 +82,7 @@ async def ended(client, worker, listing):
 
 async def listed(client, worker, *entries):
     """Push a complete listing, and return its sync."""
-    listing = (await begin(client)).id
+    listing = (await start(client)).id
     await push(client, *entries, listing=listing)
     return await ended(client, worker, listing)
 
@@ -117,7 +117,7 @@ def calls(stats):
 
 
 async def test_page_names_bodies_that_it_needs(client, worker, provider):
-    listing = (await begin(client)).id
+    listing = (await start(client)).id
     results = await push(client, known("a"), known("b"), entry("c"), listing=listing)
     assert results == {"a": "body_needed", "b": "body_needed", "c": "created"}
     assert await push(client, entry("a"), entry("b"), listing=listing) == {"a": "created", "b": "created"}
@@ -128,7 +128,7 @@ async def test_page_names_bodies_that_it_needs(client, worker, provider):
     assert await found(client) == {"a", "b", "c"}
 
     paid = provider.stats()
-    listing = (await begin(client)).id
+    listing = (await start(client)).id
     results = await push(client, known("a"), known("b", "2"), known("c"), listing=listing)
     assert results == {"a": "unchanged", "b": "body_needed", "c": "unchanged"}
     assert await push(client, entry("b", "2"), listing=listing) == {"b": "changed"}
@@ -146,7 +146,7 @@ async def test_page_names_bodies_that_it_needs(client, worker, provider):
     means="a page that a program sends again is counted twice",
 )
 async def test_repeated_page_has_no_further_effect(client, worker):
-    listing = (await begin(client)).id
+    listing = (await start(client)).id
     page = [entry("a"), known("b"), {"key": "c", "version": "1", "text": " "}]
     first = await push(client, *page, listing=listing)
     second = await push(client, *page, listing=listing)
@@ -234,7 +234,7 @@ async def test_readers_and_metadata_cost_nothing_and_hold(client, services, work
     assert (await found(client, **red), await found(client, **blue)) == ({"a", "b", "c"}, set())
     paid = provider.stats()
 
-    listing = (await begin(client)).id
+    listing = (await start(client)).id
     results = await push(
         client,
         known("a", readable_by=["group:blue"]),
@@ -319,7 +319,7 @@ async def test_listing_that_stops_halfway_deletes_nothing(client, services, work
     await listed(client, worker, *map(entry, "abcd"))
     await listed(client, worker, known("a"))
     await make_older(services)
-    listing = (await begin(client, "nightly")).id
+    listing = (await start(client, "nightly")).id
     await push(client, known("a"), known("b"), listing=listing)
     await worker.run()
     (open_, *_) = await syncs(client, "crm")
@@ -379,7 +379,7 @@ async def test_change_feed_during_listing_is_not_missing(client, services, worke
     await listed(client, worker, *map(entry, "abc"))
     await listed(client, worker, known("a"))
     await make_older(services)
-    listing = (await begin(client)).id
+    listing = (await start(client)).id
     await push(client, known("b", "2"), entry("new"))
     await push(client, known("a"), listing=listing)
     done = await ended(client, worker, listing)
@@ -391,11 +391,11 @@ async def test_change_feed_during_listing_is_not_missing(client, services, worke
 
 
 async def test_open_listing_is_found_after_restart(client, services, allowed, worker):
-    listing = await begin(client, "nightly")
+    listing = await start(client, "nightly")
     await push(client, entry("a"), listing=listing.id, checkpoint="page 2")
     async with calling(allowed, services) as restarted:
         restarted.headers.update(KEY)
-        found_again = await begin(restarted, "nightly", status=200)
+        found_again = await start(restarted, "nightly", status=200)
         assert (found_again.id, found_again.checkpoint, found_again.seen) == (listing.id, "page 2", 1)
         await push(restarted, entry("b"), listing=listing.id)
         done = await ended(restarted, worker, listing.id)
@@ -403,27 +403,27 @@ async def test_open_listing_is_found_after_restart(client, services, allowed, wo
 
 
 async def test_second_listing_waits_for_open_one(client, worker):
-    first = await begin(client, "one")
-    problem = await begin(client, "two", status=409)
+    first = await start(client, "one")
+    problem = await start(client, "two", status=409)
     assert problem["job_id"] == str(first.id)
-    both = await asyncio.gather(*(begin(client, "one", status=200) for _ in range(3)))
+    both = await asyncio.gather(*(start(client, "one", status=200) for _ in range(3)))
     assert {each.id for each in both} == {first.id}
     await end(client, first.id)
     await end(client, first.id)  # its first reply may have been lost
     assert "ended" in (await push(client, entry("a"), listing=first.id, status=409))["detail"]
-    assert (await begin(client, "one", status=409))["job_id"] == str(first.id)  # a worker carries out its deletions
+    assert (await start(client, "one", status=409))["job_id"] == str(first.id)  # a worker carries out its deletions
     await worker.run()
-    assert (await begin(client, "two")).id != first.id
+    assert (await start(client, "two")).id != first.id
 
 
-async def test_concurrent_begins_open_one_listing(client):
+async def test_concurrent_starts_open_single_listing(client):
     replies = await asyncio.gather(*(client.post("/v1/sources/crm/listings", json={"key": "one"}) for _ in range(4)))
     assert sorted(reply.status_code for reply in replies) == [200, 200, 200, 201]
     assert len({reply.json()["id"] for reply in replies}) == 1
 
 
 async def test_concurrent_pages_save_every_entry(client, worker):
-    listing = (await begin(client)).id
+    listing = (await start(client)).id
     pages = [[entry(f"{page}-{number}") for number in range(10)] + [entry("same")] for page in range(6)]
     results = await asyncio.gather(*(push(client, *page, listing=listing) for page in pages))
     assert [each["same"] for each in results].count("created") == 1
@@ -432,7 +432,7 @@ async def test_concurrent_pages_save_every_entry(client, worker):
 
 
 async def test_cancelled_listing_accepts_no_page(client, services, worker):
-    listing = (await begin(client)).id
+    listing = (await start(client)).id
     await push(client, entry("a"), listing=listing)
     assert (await client.post(f"/v1/jobs/{listing}/cancel")).status_code == 202
     assert "cancel" in (await push(client, entry("b"), listing=listing, status=409))["detail"]
@@ -446,7 +446,7 @@ async def test_cancelled_listing_accepts_no_page(client, services, worker):
 
 
 async def test_listing_is_shown_as_sync_and_job(client, worker):
-    listing = await begin(client)
+    listing = await start(client)
     await push(client, entry("a"), listing=listing.id)
     newest = (await shown(client, "crm")).newest_sync
     assert (newest.id, newest.state, newest.seen) == (listing.id, "running", 1)
@@ -484,11 +484,11 @@ async def test_document_above_limit_is_refused_alone(client, services, allowed):
 
 
 async def test_other_tenant_finds_neither_source_nor_listing(client, services, allowed):
-    listing = (await begin(client)).id
+    listing = (await start(client)).id
     await push(client, entry("a"), listing=listing)
     async with calling(allowed, services) as other:
         other.headers.update(as_tenant("bob"))
-        await begin(other, status=404)
+        await start(other, status=404)
         await push(other, entry("a"), status=404)
         await end(other, listing, status=404)
         assert (await other.post("/v1/sources/crm/files", files={"file": b"a"})).status_code == 404
@@ -502,7 +502,7 @@ async def test_other_tenant_finds_neither_source_nor_listing(client, services, a
 async def test_push_needs_key_that_writes(client):
     made = await client.post("/v1/keys", json={"name": "reader", "scopes": ["read", "ask"]})
     client.headers["authorization"] = f"Bearer {made.json()['key']}"
-    await begin(client, status=403)
+    await start(client, status=403)
     await push(client, entry("a"), status=403)
     await end(client, uuid4(), status=403)
     assert (await client.post("/v1/sources/crm/files", files={"file": b"a"})).status_code == 403
@@ -519,7 +519,7 @@ async def test_foreask_reads_no_pushed_source(client, worker):
 
 
 async def test_removed_source_takes_no_page(client, services, worker):
-    listing = (await begin(client)).id
+    listing = (await start(client)).id
     await push(client, entry("a"), listing=listing)
     assert (await client.delete("/v1/sources/crm", params={"documents": "delete"})).status_code == 202
     await push(client, entry("b"), listing=listing, status=404)

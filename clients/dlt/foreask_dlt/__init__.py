@@ -91,7 +91,7 @@ def run_complete(
         **columns: names of columns; see `Columns`.
     """
     with _client(url, api_key) as client:
-        listing = client.begin_listing(source, key=listing_key)
+        listing = client.start_listing(source, key=listing_key)
         destination = foreask(source, url=url, api_key=api_key, listing=listing.id, **columns)
         info: LoadInfo = pipeline.run(data, destination=destination)
         info.raise_on_failed_jobs()

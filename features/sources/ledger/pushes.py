@@ -111,8 +111,8 @@ class Pushes:
         return definition
 
     @again_after_collision
-    async def begin(self, source: SourceDefinition, key: str, *, expires: timedelta) -> tuple[SyncState, bool]:
-        """Begin a listing, or return the open one with the same key; and whether it is new.
+    async def start(self, source: SourceDefinition, key: str, *, expires: timedelta) -> tuple[SyncState, bool]:
+        """Start a listing, or return the open one with the same key; and whether it is new.
 
         Raises:
             NotFound: the source is being removed.
@@ -128,7 +128,7 @@ class Pushes:
                     raise
                 await _wait(connection, error.job_id, expires)
                 return await syncs.state_of(connection, source.tenant, error.job_id), False
-            await connection.execute(SQL.begin, {"id": job_id, "key": key})
+            await connection.execute(SQL.start, {"id": job_id, "key": key})
             await _wait(connection, job_id, expires)
             return await syncs.state_of(connection, source.tenant, job_id), True
 
@@ -242,7 +242,7 @@ async def _hold(connection: Connection, source: SourceDefinition, listing_id: UU
     listing = await _required(connection, source, listing_id)
     _require_awaited(listing)
     if job is None or job.state not in (JobState.RUNNING, JobState.PAUSED):
-        raise Conflict("The listing was cancelled: begin another one.", field="listing")
+        raise Conflict("The listing was cancelled: start another one.", field="listing")
     number: int = job.number
     return number
 
@@ -255,7 +255,7 @@ async def _listing(connection: Connection, source: SourceDefinition, listing_id:
 async def _required(connection: Connection, source: SourceDefinition, listing_id: UUID) -> Row:
     listing = await _listing(connection, source, listing_id)
     if listing is None:
-        raise NotFound(f"The source '{source.name}' has no listing {listing_id}: begin one.", field="listing")
+        raise NotFound(f"The source '{source.name}' has no listing {listing_id}: start one.", field="listing")
     return listing
 
 
@@ -265,7 +265,7 @@ def _require_awaited(listing: Row) -> None:
         return
     state = "ended" if listing["closed_at"] is not None else listing["state"]
     reason = f" ({listing['error']})" if listing["error"] else ""
-    raise Conflict(f"The listing is {state}{reason}, and accepts no more entries: begin another one.", field="listing")
+    raise Conflict(f"The listing is {state}{reason}, and accepts no more entries: start another one.", field="listing")
 
 
 async def _wait(connection: Connection, listing_id: UUID, expires: timedelta) -> None:

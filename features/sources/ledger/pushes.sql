@@ -12,12 +12,12 @@ SELECT s.id FROM sources s WHERE s.id = :id AND s.removed_at IS NULL FOR SHARE
 -- Whether the listing `y` waits for its program.
 y.push_key IS NOT NULL AND y.closed_at IS NULL AND y.ended_at IS NULL
 
--- name: begin
+-- name: start
 -- Record that a program pushes the entries of a new sync.
 UPDATE syncs SET push_key = :key, started_at = now() WHERE id = :id
 
 -- name: wait
--- Let no worker claim the job of a listing while its program pushes entries: a worker that claims it later fails it.
+-- Delay the claim of the job of a listing while its program pushes entries: a worker that claims it later fails it.
 UPDATE job_claims SET leased_until = now() + CAST(:expires AS interval), waiting = :waiting WHERE id = :id AND token IS NULL
 
 -- name: find_listing
@@ -38,7 +38,7 @@ SELECT id FROM jobs WHERE id = :id FOR NO KEY UPDATE
 UPDATE syncs SET closed_at = now() WHERE id = :id
 
 -- name: queue
--- Let a worker claim the job of a listing that its program has ended.
+-- Queue the job of a listing that its program has ended for a worker.
 UPDATE job_claims SET leased_until = NULL, waiting = NULL WHERE id = :id AND token IS NULL
 
 -- name: items

@@ -1,4 +1,4 @@
-"""Pages of entries that a program pushes: what changed is saved at once, and each entry has a result."""
+"""Pages of entries that a program pushes: changes are saved at once, and each entry has a result."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Pushing:
             source: its name.
             entries: the entries, in any order.
             listing: the open listing that they belong to; None: the page is not a part of a listing.
-            checkpoint: position of the program behind this page, in its own terms.
+            checkpoint: position of the program after this page, in its own terms.
 
         Returns:
             A result for each key, in the order of the keys' first entries.
@@ -137,7 +137,7 @@ class Pushing:
         page = _Page(self, definition, collection, listing)
         distinct = {entry.key: entry for entry in entries}
         results = dict[str, EntryResult]()
-        for first in range(0, max(1, len(distinct)), _AT_ONCE):  # an empty page tells that the program is alive
+        for first in range(0, max(1, len(distinct)), _AT_ONCE):  # also an empty page proves that the program is alive
             part = list(distinct.values())[first : first + _AT_ONCE]
             results |= {result.key: result for result in await page.save(part)}
         if listing is not None and checkpoint is not None:

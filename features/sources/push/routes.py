@@ -1,4 +1,4 @@
-"""Routes of programs that push entries: begin a listing, push pages and files, end the listing."""
+"""Routes of programs that push entries: start a listing, push pages and files, end the listing."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _ENTRY_BYTES = 1024 * 1024
     response_model=SyncView,
     responses=replies({200: {"model": SyncView}}, *_STATUSES),
 )
-async def begin(body: ListingBody, name: SourceName, tenant: Writer, services: ServicesDep) -> Response:
-    """Begin a complete listing of a source of the kind `push`.
+async def start(body: ListingBody, name: SourceName, tenant: Writer, services: ServicesDep) -> Response:
+    """Start a complete listing of a source of the kind `push`.
 
     200: a listing with the same key is open, and is continued. While another one is open, or its deletions are being
     carried out, the request is answered 409 with its `job_id`. A listing is a sync: GET /v1/sources/{name}/syncs lists
@@ -62,7 +62,7 @@ async def begin(body: ListingBody, name: SourceName, tenant: Writer, services: S
     """
     pushes = services.ledger[Pushes]
     source = await pushes.source(tenant, name)
-    state, is_new = await pushes.begin(source, body.key, expires=services.settings.tuning.push_expires)
+    state, is_new = await pushes.start(source, body.key, expires=services.settings.tuning.push_expires)
     return JsonReply(sync_view(state), 201 if is_new else 200, {"location": f"/v1/jobs/{state.id}"})
 
 

@@ -18,7 +18,7 @@ _LISTING = "Id of the open listing; null: the entries are not a part of a listin
 
 
 class ListingBody(BodyModel):
-    """A listing to begin, or to continue."""
+    """A listing to start, or to continue."""
 
     model_config = example(key="nightly")
 
@@ -56,7 +56,7 @@ class EntryBody(BodyModel):
     url: str | None = Field(None, max_length=2_000, description="Address, which becomes the metadata field `url`")
     metadata: dict[str, Any] | None = None
     readable_by: list[str] | None = Field(
-        None, description="Who reads the document: `everyone`, `user:NAME`, `group:NAME`; none of them: no person"
+        None, description="Readers of the document: `everyone`, `user:NAME`, `group:NAME`; an empty list: no person"
     )
     deleted: bool = Field(default=False, description="Whether the entry does not exist any more")
 
@@ -97,7 +97,7 @@ class EntriesBody(BodyModel):
     checkpoint: str | None = Field(
         None,
         max_length=10_000,
-        description="Position of the program behind this page, in its own terms; beginning the same listing again"
+        description="Position of the program after this page, in its own terms; starting the same listing again"
         " returns it",
     )
 

@@ -59,15 +59,15 @@ class PushesApi(Connection):
         """
         report = PushReport()
         if complete:
-            listing = (self.begin_listing(source, key=key)).id
+            listing = (self.start_listing(source, key=key)).id
         for page in pages_of(entries):
             self._push_page(source, page, body_of, listing, report)
         if complete and listing is not None:
             report.sync = self.end_listing(source, listing)
         return report
 
-    def begin_listing(self, source: str, *, key: str = "") -> Sync:
-        """Begin a complete listing of a source, or return the open one with the same key.
+    def start_listing(self, source: str, *, key: str = "") -> Sync:
+        """Start a complete listing of a source, or return the open one with the same key.
 
         Its `checkpoint` is the last one of its pages. If another listing is open, the error has status 409 and the id
         of its job as `job_id` in its `problem`.
@@ -88,7 +88,7 @@ class PushesApi(Connection):
             source: name of the source.
             entries: the entries.
             listing: id of the open listing that they belong to; None: they are changes outside of a listing.
-            checkpoint: position of the program behind this page, in its own terms.
+            checkpoint: position of the program after this page, in its own terms.
         """
         return self.send(page_request(source, entries, listing, checkpoint))
 
