@@ -6,9 +6,11 @@ from uuid import uuid4
 
 import pytest
 
+from features.sources.ledger.pushes import Pushes
 from features.sources.ledger.sources import Sources
 from features.sources.push.schemas import EntriesReply, EntryResultView
 from features.sources.schemas import SyncView
+from shared.domain.errors import LeaseLost
 from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.postgres.statements import Statement
@@ -336,6 +338,32 @@ async def test_listing_that_stops_halfway_deletes_nothing(client, services, work
     assert sorted(await documents(client)) == ["a", "b", "c", "d"]
     assert "failed" in (await push(client, known("a"), listing=listing, status=409))["detail"]
     assert (await listed(client, worker, *map(known, "abcd"))).missing == 0
+
+
+async def test_interrupted_end_continues_where_it_was(client, services, worker, monkeypatch):
+    monkeypatch.setattr("features.sources.push.ending._PAGE", 2)
+    await listed(client, worker, *map(entry, "abcdefgh"))
+    listing = (await start(client)).id
+    await push(client, known("a"), known("c", "2"), known("h"), listing=listing)
+    await end(client, listing)
+    pages, unlisted = list[str](), Pushes.unlisted
+
+    async def dying(self, claim, *, after, limit):
+        pages.append(after)
+        if len(pages) == 3:
+            raise LeaseLost
+        return await unlisted(self, claim, after=after, limit=limit)
+
+    monkeypatch.setattr(Pushes, "unlisted", dying)
+    await worker.run()
+    async with services.database.begin() as connection:
+        await connection.execute(Statement("UPDATE job_claims SET leased_until = now() - interval '1 second'"))
+    await worker.run()
+
+    (done, *_) = await syncs(client, "crm")
+    assert pages == ["", "c", "e", "e", "g"]
+    assert (done.state, done.seen, done.missing, done.refused) == ("done", 3, 5, 1)
+    assert [each.key for each in done.refused_entries] == ["c"]
 
 
 async def test_empty_listing_and_large_share_are_withheld(client, services, worker):

@@ -792,7 +792,7 @@ CREATE TABLE job_claims (
     embeddings text[] NOT NULL,  -- embeddings that its worker must serve
     token bigint,  -- fencing token of the newest claim; null while it is queued
     leased_by text,
-    leased_until timestamptz,  -- end of the lease; null while it is queued
+    leased_until timestamptz,  -- end of the lease; of a job without a token, the time before which no worker claims it
     lost_leases integer NOT NULL DEFAULT 0,  -- leases that expired without a settlement
     paused boolean NOT NULL DEFAULT false,  -- whether its job is paused
     waiting text,  -- why a queued sync or lookup waits, as a sentence
