@@ -10,7 +10,7 @@ _PAGE = 4
 
 
 def test_killed_api_between_pages_loses_no_entry(fleet, provider, start_scenario):
-    scenario = start_scenario("32", "kill -9 of the API between the pages of a program")
+    scenario = start_scenario("33", "kill -9 of the API between the pages of a program")
     name = scenario.mark
     source = {"name": name, "collection": scenario.collection, "uri": f"push://{name}"}
     fleet.client.post("/v1/sources", json=source).raise_for_status()

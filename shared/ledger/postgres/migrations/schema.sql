@@ -923,8 +923,8 @@ CREATE TABLE syncs (
 
 -- Keys that a program has pushed since the start of its listing, in any order. They are deleted when it has ended.
 CREATE TABLE pushed_keys (
-    sync_id uuid NOT NULL,
-    key text COLLATE "C" NOT NULL,
+    sync_id uuid NOT NULL,  -- the listing (syncs.id)
+    key text COLLATE "C" NOT NULL,  -- key of the entry in its source
     problem text,  -- why the document of the entry is not up to date; null if it is
     CONSTRAINT pk_pushed_keys PRIMARY KEY (sync_id, key),
     CONSTRAINT fk_pushed_keys_sync_id FOREIGN KEY (sync_id) REFERENCES syncs (id) ON DELETE CASCADE
