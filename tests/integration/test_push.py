@@ -187,6 +187,16 @@ async def test_invalid_entry_stops_no_other(client):
     assert list(await documents(client)) == ["good"]
 
 
+async def test_malformed_page_saves_nothing(client):
+    for page in ({"checkpoint": "1"}, {"listing": "nightly"}, {"entries": [entry("a"), {"version": "1"}]}):
+        reply = await client.post("/v1/sources/crm/entries", json={"entries": [entry("a")]} | page)
+        assert reply.status_code == 422, reply.text
+    assert await push(client, *(entry(str(number)) for number in range(1_001)), status=422)
+    reply = await client.post("/v1/sources/crm/files", files={"file": b"a"}, data={"entry": '{"version": "1"}'})
+    assert (reply.status_code, reply.json()["errors"][0]["field"]) == (422, "key")
+    assert await documents(client) == {}
+
+
 async def test_last_entry_of_same_key_counts(client):
     assert await push(client, entry("a"), {"key": "a", "deleted": True}) == {"a": "deleted"}
     assert await documents(client) == {}

@@ -96,6 +96,8 @@ async def push(*, request: Request, name: SourceName, tenant: Writer, quotas: Qu
     """
     async with quotas.slot_for_body(tenant, request):
         page = await _page_of(request)
+        if page.checkpoint is not None and page.listing is None:
+            raise InvalidInput("Only a page of a listing has a checkpoint.", field="checkpoint")
         entries = [_entry_of(value, index) for index, value in enumerate(page.entries)]
         results = await work.push(tenant, name, entries, listing=page.listing, checkpoint=page.checkpoint)
     return JsonReply(EntriesReply(results=[_view(result) for result in results]))
