@@ -24,6 +24,7 @@ DISTRIBUTIONS = {
     "foreask-langchain": "clients/langchain",
     "foreask-llama-index": "clients/llama-index",
     "foreask-haystack": "clients/haystack",
+    "foreask-dlt": "clients/dlt",
 }
 CHART = "deploy/helm/foreask/Chart.yaml"
 _VERSION = re.compile(r'^version = "(?P<version>[^"]+)"$', re.MULTILINE)

@@ -53,7 +53,7 @@ _ENTRY_BYTES = 1024 * 1024
     response_model=SyncView,
     responses=replies({200: {"model": SyncView}}, *_STATUSES),
 )
-async def start(body: ListingBody, name: SourceName, tenant: Writer, services: ServicesDep) -> Response:
+async def start_listing(body: ListingBody, name: SourceName, tenant: Writer, services: ServicesDep) -> Response:
     """Start a complete listing of a source of the kind `push`.
 
     200: a listing with the same key is open, and is continued. While another one is open, or its deletions are being
@@ -69,7 +69,7 @@ async def start(body: ListingBody, name: SourceName, tenant: Writer, services: S
 @router.post(
     "/{name}/listings/{listing_id}/end", status_code=202, response_model=SyncView, responses=problems(*_STATUSES)
 )
-async def end(name: SourceName, listing_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
+async def end_listing(name: SourceName, listing_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
     """End a listing, which is complete then. Documents of entries that it lacks are deleted as after each sync.
 
     Entries whose bodies were asked for and not pushed are refused entries of the sync. Repeating the request has no
@@ -87,7 +87,9 @@ async def end(name: SourceName, listing_id: UUID, tenant: Writer, services: Serv
     responses=problems(*_STATUSES),
     openapi_extra=json_body(EntriesBody),
 )
-async def push(*, request: Request, name: SourceName, tenant: Writer, quotas: QuotasDep, work: PushingDep) -> Response:
+async def push_entries(
+    *, request: Request, name: SourceName, tenant: Writer, quotas: QuotasDep, work: PushingDep
+) -> Response:
     """Push a page of entries, in a listing or without one. Each entry has a result, and an invalid one stops no other.
 
     An entry with the version of its document needs no body. Other readers, titles and metadata apply at once, without
