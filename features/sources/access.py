@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from features.sources.domain import SourceDefinition
 from features.sources.opening import check, open_source
@@ -15,7 +16,12 @@ from shared.settings import Settings
 from shared.settings.source_roots import Roots
 
 if TYPE_CHECKING:
+    from features.sources.git.stored_packs import Packs
     from features.sources.web.source import Web
+
+
+def _unshared(_: UUID) -> None:
+    """Return no packs: a process without a folder for them fetches its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +32,13 @@ class SourceAccess:
         settings: settings of the process.
         readers: read contents in confined processes; only workers open sources.
         web: returns the dependencies of a source of pages; only parse workers read pages.
+        packs: returns the packs of a source that the processes of this machine share.
     """
 
     settings: Settings
     readers: Readers | None = None
     web: Callable[[SourceDefinition], Web] | None = None
+    packs: Callable[[UUID], Packs | None] = _unshared
 
     def require(
         self, tenant: str, kind: str, uri: str, options: Mapping[str, Any], *, secret_name: str | None = None
@@ -64,6 +72,7 @@ class SourceAccess:
             reader=None if self.readers is None else self.readers.for_tenant(definition.tenant),
             private=self.settings.sources_private_networks,
             temporary_bytes=self.settings.source_temporary_bytes,
+            packs=partial(self.packs, definition.id),
         )
 
     def _roots_of(self, tenant: str) -> Roots:

@@ -32,6 +32,7 @@ from shared.settings.source_roots import Roots, without_links
 from shared.settings.temporary_bytes import TEMPORARY_BYTES
 
 if TYPE_CHECKING:
+    from features.sources.git.stored_packs import Packs
     from features.sources.web.source import Web
 
 P = TypeVar("P", bound=Options)
@@ -51,6 +52,7 @@ class Access:
         reader: reads contents in a confined process; None if the process opens no sources of contents that are read.
         hosts: hosts of other sources that may be reached.
         temporary_bytes: bytes that it may store in temporary files.
+        packs: returns the packs of a repository that other processes read, too.
     """
 
     secret: Mapping[str, str]
@@ -58,6 +60,7 @@ class Access:
     reader: Reader | None
     hosts: Hosts
     temporary_bytes: int
+    packs: Callable[[], Packs | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,8 @@ def _open_repository(address: Address, options: GitOptions, access: Access) -> S
 
     is_folder = address.scheme in OF_FOLDERS  # its links were resolved after the address was written
     uri = f"{address.scheme}:///{quote(address.path)}" if is_folder else address.uri
-    return GitSource(uri, options, access.secret, access.hosts, _reader(access))
+    packs = None if is_folder else access.packs()
+    return GitSource(uri, options, access.secret, access.hosts, _reader(access), packs=packs)
 
 
 def _reader(access: Access) -> Reader:
@@ -247,6 +251,7 @@ def open_source(
     reader: Reader | None = None,
     private: bool = False,
     temporary_bytes: int = TEMPORARY_BYTES,
+    packs: Callable[[], Packs | None] = lambda: None,
 ) -> Source:
     """Open a source; nothing is read yet.
 
@@ -260,6 +265,7 @@ def open_source(
         reader: reads its contents in a confined process.
         private: whether repositories and databases may have private addresses; `web` says it for pages.
         temporary_bytes: bytes that it may store in temporary files.
+        packs: returns the packs of a repository that other processes read, too; None: only this source reads them.
 
     Raises:
         Misconfigured: `check` refuses it now, or the secret cannot be used.
@@ -269,7 +275,7 @@ def open_source(
         fields = _fields_of(secret, address)
         of_secret = roots if secret is None else Roots([secret[_URI]])
         hosts = Hosts(private, lambda uri: roots.permits(uri) and of_secret.permits(uri))
-        source: Source = KINDS[kind].open(address, read, Access(fields, web, reader, hosts, temporary_bytes))
+        source: Source = KINDS[kind].open(address, read, Access(fields, web, reader, hosts, temporary_bytes, packs))
     except InvalidInput as error:
         raise Misconfigured(error.message, component=COMPONENT) from error
     return source

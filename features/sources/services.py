@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from features.sources.access import SourceAccess
 from features.sources.domain import SourceDefinition
@@ -12,6 +13,7 @@ from features.sources.ledger.hints import Hints
 from features.sources.ledger.listings import Listings
 from features.sources.ledger.notes import SourceNotes
 from features.sources.ledger.pushes import Pushes
+from features.sources.ledger.references import WaitingReferences
 from features.sources.ledger.sources import Sources
 from features.sources.syncing.checks import Checking
 from features.sources.syncing.intake import Intake
@@ -26,12 +28,15 @@ from shared.services.parts import Parts
 from shared.settings import Settings
 
 if TYPE_CHECKING:
+    from features.sources.git.stored_packs import Packs, SharedPacks
     from features.sources.web.source import Web
 
 
 def syncing(parts: Parts) -> Syncing:
     """Return the work on syncs, which opens sources as the settings allow."""
-    return syncing_of(parts, SourceAccess(parts.settings, parts.readers, partial(_web_of, parts)).open)
+    return syncing_of(
+        parts, SourceAccess(parts.settings, parts.readers, partial(_web_of, parts), partial(_packs_of, parts)).open
+    )
 
 
 def lookups(parts: Parts) -> Lookups:
@@ -46,7 +51,7 @@ def checking(parts: Parts) -> Checking:
 
 def originals(parts: Parts) -> SourceOriginals:
     """Return the reader of bytes that remain in their sources, which it opens as the settings allow."""
-    return originals_of(parts, SourceAccess(parts.settings, parts.readers).open)
+    return originals_of(parts, SourceAccess(parts.settings, parts.readers, packs=partial(_packs_of, parts)).open)
 
 
 def syncing_of(parts: Parts, open_source: OpenSource) -> Syncing:
@@ -79,7 +84,20 @@ def intake_of(parts: Parts, settings: Settings) -> Intake:
 
 def originals_of(parts: Parts, open_source: OpenSource) -> SourceOriginals:
     """Return a reader of bytes that remain in their sources; the stack closes it."""
-    made = SourceOriginals(parts.ledger[Sources], parts.ledger[Hints], open_source, parts.settings.max_upload_bytes)
+    ledger, max_bytes = parts.ledger, parts.settings.max_upload_bytes
+    made = SourceOriginals(ledger[Sources], ledger[Hints], ledger[WaitingReferences], open_source, max_bytes=max_bytes)
+    parts.stack.push_async_callback(made.aclose)
+    return made
+
+
+def _packs_of(parts: Parts, source_id: UUID) -> Packs | None:
+    return parts.once(_shared_packs).of(source_id)
+
+
+def _shared_packs(parts: Parts) -> SharedPacks:
+    from features.sources.git.stored_packs import SharedPacks  # most workers never read a repository
+
+    made = SharedPacks()
     parts.stack.push_async_callback(made.aclose)
     return made
 

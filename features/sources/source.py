@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,6 +89,22 @@ class Source(ABC):
     @abstractmethod
     async def find(self, key: str) -> Entry | None:
         """Return the current entry of a key, or None if the source has none now; raises as `entries`."""
+
+    def expect(self, entries: Sequence[Entry]) -> None:  # noqa: B027 - most sources read each entry alone
+        """Name the entries that are read next, in any order, so that a source can fetch them together.
+
+        Args:
+            entries: entries as this source lists them now, or with versions for `content`. Those of the last call are
+                not expected any more.
+        """
+
+    def expects(self, entry: Entry) -> bool:  # noqa: ARG002 - as `expect`
+        """Return whether naming an entry with `expect` has no advantage, or was done."""
+        return True
+
+    async def content(self, entry: Entry, *, max_bytes: int) -> bytes:
+        """Return the content of an entry in its version, or in the current one; raises as `fetch`."""
+        return (await self.fetch(entry, max_bytes=max_bytes)).content
 
     @property
     def waiting_seconds(self) -> float:

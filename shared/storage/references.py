@@ -33,7 +33,12 @@ class Reference:
     @property
     def name(self) -> str:
         """Its name as an upload. The part before # is short, because it is indexed, and a key may have 1,024 bytes."""
-        return f"{_PREFIX}{self.source_id}#{self.sha256.hex()},{quote(self.version, safe='')},{self.key}"
+        return f"{self.stored_in(self.source_id)}#{self.sha256.hex()},{quote(self.version, safe='')},{self.key}"
+
+    @staticmethod
+    def stored_in(source_id: UUID) -> str:
+        """Return the part before # of the names of a source's references."""
+        return f"{_PREFIX}{source_id}"
 
     @classmethod
     def parse(cls, name: str) -> Self:

@@ -1,6 +1,8 @@
 """Git repositories as sources, over HTTP from git's own server, and in folders."""
 
 import asyncio
+import os
+import random
 import shutil
 import tempfile
 from pathlib import Path
@@ -527,45 +529,182 @@ async def test_lost_repository_is_not_a_missing_file(folder, server, readers):
     await source.aclose()
 
 
+async def shuffled(source, entries):
+    """Read all entries in random order, eight at a time; return their contents by key."""
+    room, order = asyncio.Semaphore(8), random.Random(7).sample(entries, len(entries))
+
+    async def read(entry):
+        async with room:
+            return entry.key, (await source.fetch(entry, max_bytes=10_000)).content
+
+    return dict(await asyncio.gather(*map(read, order)))
+
+
+@pytest.fixture
+def texts(folder):
+    """Write a number of files that a partial clone leaves out."""
+
+    def write(number):
+        texts = {f"{each:04}": LARGE + b"%d" % each for each in range(number)}
+        for key, text in texts.items():
+            folder.write(key, text)
+        folder.commit()
+        return texts
+
+    return write
+
+
 @guards(
     "features/sources/git/remote.py",
-    "min(2 * self.aim, MOST_FILES)",
-    "1",
+    "list(dict.fromkeys([object_id, *others]))",
+    "[object_id]",
     means="each file of a first sync is requested alone",
+    case="True",
 )
-async def test_first_sync_needs_few_requests(folder, server, readers):
-    for number in range(600):
-        folder.write(f"{number:04}", LARGE + b"%d" % number)
-    folder.commit()
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_files_take_one_fetch_in_any_order(folder, server, readers, texts, is_told):
+    written = texts(256)
     source = GitCorpus(folder, server, readers).source()
+    entries = await listed(source)
+    if is_told:
+        source.expect(entries)
 
-    for entry in await listed(source):
-        item = await source.fetch(entry, max_bytes=10_000)
-        assert item.content == LARGE + entry.key.lstrip("0").encode() or entry.key == "0000"
+    assert await shuffled(source, entries) == written
 
-    assert server.fetches() <= 30
+    assert server.sessions() == 2  # of the trees, and of all contents
     await source.aclose()
 
 
 @guards(
-    "features/sources/git/remote.py",
-    "if 2 * len(self.used) > self.count else 1",
-    "",
+    "features/sources/git/blobs.py",
+    "self._ready |= found.by_id",
+    "pass",
+    means="each content is unpacked by a request of its own",
+)
+async def test_expected_files_are_unpacked_together(folder, server, readers, texts, monkeypatch):
+    texts(40)
+    source = GitCorpus(folder, server, readers).source()
+    entries = await listed(source)
+    source.expect(entries)
+    sizes, contents = [], source._git.contents
+
+    async def counted(stores, ids, *, max_bytes):
+        sizes.append(len(ids))
+        return await contents(stores, ids, max_bytes=max_bytes)
+
+    monkeypatch.setattr(source._git, "contents", counted)
+
+    await shuffled(source, entries)
+
+    assert sizes == [40]
+    await source.aclose()
+
+
+@guards(
+    "features/sources/git/repositories.py",
+    "if not self._is_told:",
+    "if True:",
     means="a changed file is fetched together with unchanged ones",
 )
-async def test_single_changes_are_fetched_alone(folder, server, readers):
-    for number in range(60):
-        folder.write(f"{number:04}", LARGE + b"%d" % number)
+async def test_single_changes_are_fetched_alone(folder, server, readers, texts, temporary):
+    texts(60)
+    source = GitCorpus(folder, server, readers).source()
+    source.expect([])
+    entries = await listed(source)
+
+    for entry in entries[10:30:10]:
+        await source.fetch(entry, max_bytes=10_000)
+
+    assert sorted(path.stat().st_size for path in temporary.glob("*/own-*.index"))[:2] == [ENTRY_BYTES] * 2
+    await source.aclose()
+
+
+@guards(
+    "features/sources/git/remote.py",
+    "self._most_files = max(1, len(wanted) // _DIVISOR)",
+    "self._most_files = 1",
+    means="after a large reply each file is requested alone",
+)
+async def test_too_large_batch_is_divided(folder, server, readers, monkeypatch):
+    monkeypatch.setattr("features.sources.git.remote._MAX_BATCH_BYTES", 100_000)
+    texts = {f"{number:04}": os.urandom(5_000) for number in range(64)}
+    for key, text in texts.items():
+        folder.write(key, text)
     folder.commit()
     source = GitCorpus(folder, server, readers).source()
+    entries = await listed(source)
 
-    counts = []
-    for entry in (await listed(source))[::10]:
-        await source.fetch(entry, max_bytes=10_000)
-        counts.append(source._repository._contents[-1].count)
+    assert await shuffled(source, entries) == texts
 
-    assert counts == [1, 2] * 3
+    assert server.sessions() <= 2 + 64 // 16
     await source.aclose()
+
+
+@guards(
+    "features/sources/git/remote.py",
+    "known = error.named & set(others)",
+    "known = set()",
+    means="one lost file of many has all others fetched alone",
+)
+async def test_lost_object_is_left_out_of_batch(folder, server, readers, texts):
+    written = texts(20)
+    source = GitCorpus(folder, server, readers).source()
+    entries = await listed(source)
+    source.expect([*entries, Entry("lost", "1" * 40)])
+
+    assert await shuffled(source, entries) == written
+
+    assert server.sessions() == 3  # the second one was refused because of the lost object
+    await source.aclose()
+
+
+@guards(
+    "features/sources/git/remote.py",
+    "elif is_current and self.commit and not self._is_complete:",
+    "elif False:",
+    means="of a server that sends only commits, no content is read",
+)
+async def test_server_that_refuses_objects_sends_all_files(folder, server, readers, texts):
+    written = texts(20)
+    server.only_wants = (folder.folder / "refs" / "heads" / "main").read_text().strip()
+    source = GitCorpus(folder, server, readers).source()
+    entries = await listed(source)
+
+    assert await shuffled(source, entries) == written
+
+    assert server.sessions() <= 5
+    await source.aclose()
+
+
+async def test_lost_version_becomes_current_content(folder, server, readers, texts):
+    written = texts(2)
+    source = GitCorpus(folder, server, readers).source()
+
+    assert await source.content(Entry("0001", "1" * 40), max_bytes=10_000) == written["0001"]
+    await source.aclose()
+
+
+@guards(
+    "features/sources/git/remote.py",
+    "    reads_by_id = True",
+    "    reads_by_id = False",
+    means="each parse worker fetches the names of all files",
+)
+async def test_content_of_version_needs_no_commit(folder, server, readers, texts):
+    written = texts(2)
+    corpus = GitCorpus(folder, server, readers)
+    source = corpus.source()
+    entries = await listed(source)
+    await source.aclose()
+    folder.write("0001", b"changed")
+    folder.commit()
+    server.requests.clear()
+    later = corpus.source()
+    later.expect(entries)
+
+    assert [await later.content(entry, max_bytes=10_000) for entry in entries] == list(written.values())
+    assert server.sessions() == 1
+    await later.aclose()
 
 
 @guards(
@@ -585,7 +724,7 @@ async def test_history_is_not_fetched(folder, server, readers):
 
     (stored,) = source._repository.stores
     assert await source._git.commit([stored], first) == "missing"
-    assert Path(stored.index.name).stat().st_size == 3 * ENTRY_BYTES
+    assert os.fstat(stored.index.fileno()).st_size == 3 * ENTRY_BYTES
     await source.aclose()
 
 
@@ -596,7 +735,7 @@ async def test_temporary_files_are_deleted_when_closed(folder, server, temporary
     source = GitCorpus(folder, server, readers).source()
     for entry in await listed(source):
         await source.fetch(entry, max_bytes=10_000)
-    assert 1 <= len(list(temporary.iterdir())) <= 3
+    assert list(temporary.glob("*/own-*.pack"))
 
     await source.aclose()
 
@@ -605,7 +744,7 @@ async def test_temporary_files_are_deleted_when_closed(folder, server, temporary
 
 @guards(
     "features/sources/git/remote.py",
-    "if self._written > _MAX_PACK_BYTES:",
+    "if self._written > self._most_bytes:",
     "if False:",
     means="a reply of any size is stored",
 )

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from features.sources.ledger.hints import Hints
+from features.sources.ledger.references import WaitingReferences
 from features.sources.ledger.sources import Sources
 from features.sources.syncing.originals import SourceOriginals
 from shared.domain.errors import Transient
@@ -171,7 +172,9 @@ async def test_old_snapshot_is_opened_again(services, current, is_ready):
         return Snapshot(corpus)
 
     ledger = services.ledger
-    originals = SourceOriginals(ledger[Sources], ledger[Hints], open_source, 1_000, current)
+    originals = SourceOriginals(
+        ledger[Sources], ledger[Hints], ledger[WaitingReferences], open_source, max_bytes=1_000, current=current
+    )
     async with originals.fetched(reference_to(source, corpus, "a.txt")) as path:
         assert path.read_text() == corpus.texts["a.txt"]
     corpus.put("a.txt", text="The harbour opens at seven.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ _ENVIRONMENT = {
     "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org",
     "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.org",
 }  # fmt: skip
+_WANT = re.compile(rb"want ([0-9a-f]{40})")
 _SUBMODULE = "160000"  # mode of a commit of another repository
 
 
@@ -90,6 +92,7 @@ class GitServer:
         self.answers = dict[str, tuple[int, Mapping[str, str]]]()  # status and headers instead of git's, by path
         self.cut_after: int | None = None  # bytes of a body after which the connection is closed
         self.pack: bytes | None = None  # sent instead of the objects
+        self.only_wants: str | None = None  # the id of the only object that may be requested
         self._folder = folder
         self._authorization = login and f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"
         owner = self
@@ -120,6 +123,10 @@ class GitServer:
             self._server.server_close()
             thread.join()
 
+    def sessions(self) -> int:
+        """Return the number of sessions of Git's protocol: each asks for the server's abilities first."""
+        return sum("/info/refs?" in path for path, _ in self.requests)
+
     def fetches(self) -> int:
         """Return the number of requests for objects."""
         return sum(path.endswith("git-upload-pack") and "?" not in path for path, _ in self.requests)
@@ -133,6 +140,10 @@ class GitServer:
             status, headers = answer
         elif authorization == self._authorization:
             status, headers, content = self._run_git(request, body)
+            refused = [each for each in _WANT.findall(body) if each.decode() != self.only_wants]
+            if self.only_wants and refused:
+                content = _line(b"ERR want " + refused[0] + b" not valid")  # as JGit answers
+                headers["Content-Length"] = str(len(content))
             if self.pack is not None and b"command=fetch" in body:
                 content = b"".join(map(_line, (b"packfile\n", b"\x01" + self.pack))) + b"0000"
                 headers["Content-Length"] = str(len(content))

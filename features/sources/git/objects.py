@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -96,10 +97,6 @@ class Contents:
 
     by_id: dict[str, bytes] = field(default_factory=dict)
     too_large: dict[str, int] = field(default_factory=dict)
-
-    def has(self, object_id: str) -> bool:
-        """Return whether an object is stored, although its content may be too large."""
-        return object_id in self.by_id or object_id in self.too_large
 
 
 def too_large_object() -> TooLarge:
@@ -245,8 +242,16 @@ class _Receiving:
             if len(self._data) < end:
                 return True
             if state == CONTENT:
-                self.contents.by_id[object_id] = bytes(self._data[CONTENT_HEAD.size : end])
+                content = bytes(self._data[CONTENT_HEAD.size : end])
+                if _id_of(content) != object_id:
+                    return False
+                self.contents.by_id[object_id] = content
             elif state == LARGE:
                 self.contents.too_large[object_id] = size
             del self._data[:end]
         return True
+
+
+def _id_of(content: bytes) -> str:
+    """Return the id of a content: of several processes that share packs, another one may have been taken over."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()

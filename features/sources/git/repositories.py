@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from itertools import dropwhile, islice
+import re
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from posixpath import basename
 
-from features.sources.errors import COMPONENT, not_found, too_large
+from features.sources.errors import COMPONENT, not_found
 from features.sources.git.address import GitAddress, Login
+from features.sources.git.blobs import Blobs
 from features.sources.git.local import LocalRepository
-from features.sources.git.objects import GitReader, ListedFolder, TreeFile, too_large_object
+from features.sources.git.objects import GitReader, ListedFolder, TreeFile
 from features.sources.git.options import GitOptions
-from features.sources.git.remote import MOST_FILES, RemoteRepository
-from features.sources.git.repository import Repository
+from features.sources.git.remote import RemoteRepository
+from features.sources.git.repository import ObjectRefused, Repository
+from features.sources.git.stored_packs import Packs
 from features.sources.hosts import Hosts
 from features.sources.keys import problem_of
 from features.sources.source import Entry, Item, Source
 from shared.confined.reading import Reader
-from shared.domain.errors import Misconfigured, Unavailable, Unreadable
+from shared.domain.errors import Misconfigured, Unreadable
 
-_MOST_CONTENTS = 500  # that one request may read
 _PAGE = 1_000  # entries of a page
-_MOST_AHEAD = 1_000  # files whose rows are read at once while files are read in order
-_AHEAD_FACTOR = 4
+_MOST_LISTED = 10_000  # entries that are expected if the caller names none
+_ID = re.compile("[0-9a-f]{40}")
 
 
 class GitSource(Source):
@@ -32,12 +35,16 @@ class GitSource(Source):
     The version of a file is the id of its content. Its mode is not a part of it, because a script that becomes
     executable has the same content. Symbolic links and submodules are left out: they have no content of their own.
 
+    Expected contents are fetched together. If the caller never calls `expect`, the last 10,000 listed entries are
+    expected.
+
     Args:
         uri: `git+https://host/path.git`, `git+http://…`, or `git+file:///folder`, without a user name or password.
         options: the ref, and the selected files.
         secret: `token`, or `username` and `password`.
         hosts: hosts that may be reached.
         reader: reads objects in a confined process.
+        packs: fetched packs that other processes of this machine read, too; None: only this source reads them.
 
     Raises:
         InvalidInput: the address or the secret cannot be used.
@@ -46,7 +53,16 @@ class GitSource(Source):
     is_snapshot = True
     is_resumable = True  # a fetch that has started continues
 
-    def __init__(self, uri: str, options: GitOptions, secret: Mapping[str, str], hosts: Hosts, reader: Reader) -> None:
+    def __init__(
+        self,
+        uri: str,
+        options: GitOptions,
+        secret: Mapping[str, str],
+        hosts: Hosts,
+        reader: Reader,
+        *,
+        packs: Packs | None = None,
+    ) -> None:
         address = GitAddress.parse(uri)
         self._options = options
         self._link = options.link or address.link
@@ -54,14 +70,17 @@ class GitSource(Source):
         self._repository: Repository = (
             LocalRepository(address.folder, self._git)
             if address.folder
-            else RemoteRepository(address.url, Login.of(secret), hosts, self._git)
+            else RemoteRepository(address.url, Login.of(secret), hosts, self._git, packs=packs, progressed=self._report)
         )
         self._opening: asyncio.Task[ListedFolder] | None = None
         self._turn = asyncio.Lock()
-        self._ahead: dict[str, TreeFile] = {}
-        self._ahead_count = 1
-        self._read_ahead = 0
-        self._contents: dict[str, bytes] = {}
+        self._blobs = Blobs(self._git, self._repository)
+        self._versions: dict[str, str] = {}  # of expected entries, by key
+        self._listed = deque[Entry](maxlen=_MOST_LISTED)
+        self._is_told = False  # whether the caller names the next entries
+
+    def _report(self) -> None:
+        self.progressed()  # which is assigned after this source was made
 
     async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
         last = after
@@ -69,8 +88,12 @@ class GitSource(Source):
             async with self._turn:
                 tree = await self._opened()
                 rows = await self._git.rows(self._repository.stores, tree, after=last, most=_PAGE)
-            for row in rows:
-                yield _entry(row)
+            entries = [_entry(row) for row in rows]
+            if not self._is_told:
+                self._listed.extend(entries)
+                self._expect(self._listed)
+            for entry in entries:
+                yield entry
             if len(rows) < _PAGE:
                 return
             last = rows[-1].key
@@ -78,19 +101,38 @@ class GitSource(Source):
     async def find(self, key: str) -> Entry | None:
         if problem_of(key):
             return None
-        async with self._turn:
-            tree = await self._opened()
-            row = await self._git.row(self._repository.stores, tree, key)
+        row = await self._found(key)
         return None if row is None else _entry(row)
 
+    def expect(self, entries: Sequence[Entry]) -> None:
+        self._is_told = True
+        self._listed.clear()
+        self._expect(entries)
+
+    def _expect(self, entries: Iterable[Entry]) -> None:
+        readable = (entry for entry in entries if entry.refused is None and _ID.fullmatch(entry.version))
+        self._versions = {entry.key: entry.version for entry in readable}
+        self._blobs.expect(self._versions.values())
+
+    def expects(self, entry: Entry) -> bool:
+        return self._blobs.expects(entry.version) if _ID.fullmatch(entry.version) else True
+
     async def fetch(self, entry: Entry, *, max_bytes: int) -> Item:
+        version = await self._version(entry)
         async with self._turn:
-            row = await self._row(entry.key)
-            content = await self._content(row, max_bytes)
-        metadata = {"commit": self._repository.commit, "path": row.key}
+            await self._opened()
+            content = await self._blobs.read(version, entry.key, max_bytes=max_bytes, is_current=True)
+        metadata = {"commit": self._repository.commit, "path": entry.key}
         if self._link:
-            metadata["url"] = GitAddress.link_of(self._link, self._repository.commit, row.key)
-        return Item(content, row.id, filename=basename(row.key), metadata=metadata)
+            metadata["url"] = GitAddress.link_of(self._link, self._repository.commit, entry.key)
+        return Item(content, version, filename=basename(entry.key), metadata=metadata)
+
+    async def content(self, entry: Entry, *, max_bytes: int) -> bytes:
+        if self._repository.reads_by_id and _ID.fullmatch(entry.version):
+            with suppress(ObjectRefused):  # the server may not have it any more
+                async with self._turn:
+                    return await self._blobs.read(entry.version, entry.key, max_bytes=max_bytes, is_current=False)
+        return (await self.fetch(Entry(entry.key, ""), max_bytes=max_bytes)).content
 
     async def aclose(self) -> None:
         self._repository.stop()
@@ -100,50 +142,21 @@ class GitSource(Source):
         async with self._turn:
             await self._repository.aclose()
 
-    async def _row(self, key: str) -> TreeFile:
-        """Return the row of a key. While files are read in order, the rows of the next ones are read with it."""
-        if problem_of(key):
-            raise not_found(key)
-        if key not in self._ahead:
-            used = 2 * self._read_ahead >= len(self._ahead)
-            self._ahead_count = min(self._ahead_count * _AHEAD_FACTOR, _MOST_AHEAD) if used and self._ahead else 1
-            tree = await self._opened()
-            rows = await self._git.rows(self._repository.stores, tree, start=key, most=self._ahead_count)
-            self._ahead, self._read_ahead = {row.key: row for row in rows}, 0
-        self._read_ahead += 1
-        row = self._ahead.get(key)
+    async def _version(self, entry: Entry) -> str:
+        """Return the id of the content of an entry at the commit."""
+        if entry.version and self._versions.get(entry.key) == entry.version:
+            return entry.version
+        row = None if problem_of(entry.key) else await self._found(entry.key)
         if row is None:
-            raise not_found(key)
+            raise not_found(entry.key)
         if row.refused:
             raise Unreadable(row.refused)
-        return row
+        return row.id
 
-    async def _content(self, row: TreeFile, max_bytes: int) -> bytes:
-        """Return the content of a file. Small contents of the next ones are read with it."""
-        if row.id not in self._contents:
-            wanted = [row.id, *(each.id for each in self._following(row))]
-            found = await self._git.contents(self._repository.stores, wanted[:_MOST_CONTENTS], max_bytes=max_bytes)
-            if not found.has(row.id):
-                missing = [each.id for each in self._following(row) if each.size is None and not found.has(each.id)]
-                stores = await self._repository.fetch(row.id, missing)
-                found = await self._git.contents(stores, [row.id, *missing[: MOST_FILES - 1]], max_bytes=max_bytes)
-            if row.id in found.too_large:
-                size = found.too_large[row.id]
-                raise too_large(size, max_bytes) if size else too_large_object()
-            if row.id not in found.by_id:
-                raise Unavailable(f"The server did not send the content of {row.key}.", component=COMPONENT)
-            self._contents = found.by_id
-        self._repository.use(row.id)
-        content = self._contents[row.id]
-        if len(content) > max_bytes:  # it was read ahead within another limit
-            raise too_large(len(content), max_bytes)
-        return content
-
-    def _following(self, row: TreeFile) -> Iterator[TreeFile]:
-        """Yield the files that are probably read next."""
-        rows = iter(self._ahead.values())
-        after = dropwhile(lambda each: each.key != row.key, rows)
-        return (each for each in islice(after, 1, None) if each.refused is None)
+    async def _found(self, key: str) -> TreeFile | None:
+        async with self._turn:
+            tree = await self._opened()
+            return await self._git.row(self._repository.stores, tree, key)
 
     async def _opened(self) -> ListedFolder:
         """Return the folder whose files are listed; the first call opens the repository."""

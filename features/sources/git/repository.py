@@ -6,8 +6,8 @@ import re
 import struct
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from itertools import islice
 from typing import TypeVar
 
@@ -16,13 +16,14 @@ from dulwich.errors import (
     ChecksumMismatch,
     FileFormatException,
     GitProtocolError,
+    HangupException,
     NotGitRepository,
     ObjectMissing,
     WrongObjectException,
 )
 from dulwich.objects import ObjectID
 from dulwich.refs import Ref
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError, ResponseError
 
 from features.sources.errors import COMPONENT
 from features.sources.git.objects import GitReader, Stored
@@ -56,16 +57,24 @@ _BROKEN = (
 Refs = Mapping[Ref, ObjectID]
 
 
+class ObjectRefused(Unavailable):
+    """The server refuses to send an object by its id, or does not have it."""
+
+
 class Repository(ABC):
     """The objects that a commit consists of.
 
     The worker only receives and stores files. Objects in them are read in a confined process. Calls that block have a
     thread of their own, because a server decides how long they take.
 
+    `reads_by_id` is whether contents can be read before the repository is opened, also of another commit.
+
     Args:
         label: name of the repository in errors.
         reader: reads objects.
     """
+
+    reads_by_id = False
 
     def __init__(self, label: str, reader: GitReader) -> None:
         self.label = label
@@ -98,21 +107,32 @@ class Repository(ABC):
         self.commit, tree = found
         return tree
 
-    async def fetch(self, object_id: str, following: Sequence[str]) -> list[Stored]:
-        """Fetch a content that is not on this machine, and return its stores.
+    @asynccontextmanager
+    async def holding(
+        self,
+        object_id: str,
+        expected: Sequence[str],
+        *,
+        is_current: bool,
+    ) -> AsyncIterator[list[Stored]]:
+        """Yield the stores in which a content is, and fetch it if it is not on this machine.
 
         Args:
             object_id: its id.
-            following: ids of the contents that are probably read next.
+            expected: ids of the contents that are read next, in any order.
+            is_current: whether it belongs to the opened commit.
 
         Raises:
             TooLarge: it has more bytes than this machine unpacks.
+            ObjectRefused: it may not belong to the opened commit, and the server refuses to send it.
+            Unavailable: it cannot be fetched.
         """
-        del following
-        raise Unavailable(f"The repository at {self.label} lacks the object {object_id}.", component=COMPONENT)
+        del object_id, expected, is_current
+        yield self.stores
 
-    def use(self, object_id: str) -> None:  # noqa: B027 - only fetched contents are counted
-        """Note that a content was used."""
+    def has(self, object_id: str) -> bool:  # noqa: ARG002 - a local repository has all
+        """Return whether a content can be read without a request to a server."""
+        return True
 
     def stop(self) -> None:  # noqa: B027 - a local repository answers at once
         """Abort a running call of the thread, which then fails."""
@@ -160,15 +180,27 @@ class Repository(ABC):
         except NotGitRepository as error:
             raise Misconfigured(f"There is no repository at {self.label}.", component=COMPONENT) from error
         except OSError as error:
-            reason = problem_of(error) or error.strerror or type(error).__name__
+            reason = problem_of(error) or error.strerror or "the system reports no reason"
             raise Unavailable(
                 f"The repository at {self.label} cannot be read: {reason}.", component=COMPONENT
             ) from None
         except _BROKEN as error:
-            reason = problem_of(error) or type(error.__cause__ or error).__name__
             raise Unavailable(
-                f"The repository at {self.label} cannot be read: {reason}.", component=COMPONENT
+                f"The repository at {self.label} cannot be read: {_reason(error)}.", component=COMPONENT
             ) from None
+
+
+def _reason(error: Exception) -> str:
+    """Return why a repository cannot be read, as a clause about its server without any text of the server."""
+    if problem := problem_of(error):
+        return problem
+    if isinstance(error, MaxRetryError) and isinstance(error.reason, ResponseError):
+        return "its redirects do not end"
+    if isinstance(error, (ProtocolError, HangupException)):
+        return "the connection was closed before the end of the reply"
+    if isinstance(error, HTTPError):
+        return "its replies are no valid HTTP"
+    return "its replies do not have the form of a Git server's: check the address"
 
 
 def chosen(refs: Refs, ref: str) -> ObjectID:

@@ -84,6 +84,7 @@ class Lookups(JobWork):
 
             async def look(hints: Sequence[StoredHint]) -> tuple[_LookupResult, Fetched]:
                 looked = await _look(hints, find)
+                watched_source.expect(looked.fetched)
                 return looked, await fetcher.fetch(looked.fetched, looked.new)
 
             some = services.limits.part.fetched

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from features.sources.domain import SourceDefinition
 from features.sources.ledger.hints import Hints
+from features.sources.ledger.references import WaitingReferences
 from features.sources.ledger.sources import Sources
 from features.sources.source import Entry, Source
 from features.sources.syncing.opened_sources import OpenedSource, OpenedSources
@@ -42,6 +43,7 @@ class SourceOriginals:
     Args:
         sources: definitions of the sources.
         hints: receives the keys of entries that have changed, whose current content is then read without a sync.
+        waiting: references that workers read next, for sources that fetch entries together.
         open_source: opens a source; raises as `SourceAccess.open`.
         max_bytes: maximum size of a document.
         current: age below which a snapshot, such as a repository at one commit, counts as current.
@@ -51,12 +53,15 @@ class SourceOriginals:
         self,
         sources: Sources,
         hints: Hints,
+        waiting: WaitingReferences,
         open_source: Callable[[SourceDefinition], Source],
+        *,
         max_bytes: int,
         current: timedelta = _CURRENT,
     ) -> None:
         self._sources = sources
         self._hints = hints
+        self._waiting = waiting
         self._opened = OpenedSources(open_source)
         self._max_bytes = max_bytes
         self._current = current
@@ -92,32 +97,41 @@ class SourceOriginals:
         self._require_reachable(definition.id)
         try:
             async with self._opened.used(definition) as opened:
-                file = await self._read(opened, reference)
+                file = await self._read(opened, definition, reference)
             if file is not None or opened.is_current(self._current):
                 return file
             self._opened.replace(opened)
             async with self._opened.used(definition) as opened:
-                return await self._read(opened, reference)
+                return await self._read(opened, definition, reference)
         except InvalidInput as error:  # an operator can change the settings
             raise Misconfigured(error.message, component=_COMPONENT) from error
         except Unavailable as error:
             self._failed[definition.id] = time.monotonic() + _FAILED_SECONDS, error
             raise
 
-    async def _read(self, opened: OpenedSource, reference: Reference) -> TemporaryFile | None:
+    async def _read(
+        self, opened: OpenedSource, definition: SourceDefinition, reference: Reference
+    ) -> TemporaryFile | None:
+        source, entry = opened.source, _entry(reference)
+        if not source.expects(entry):
+            source.expect([entry, *map(_entry, await self._waiting.of(definition))])
         try:
-            item = await opened.source.fetch(Entry(reference.key, reference.version), max_bytes=self._max_bytes)
+            content = await source.content(entry, max_bytes=self._max_bytes)
         except (NotFound, TooLarge):
             return None
-        digest = await asyncio.to_thread(hashlib.sha256, item.content)
+        digest = await asyncio.to_thread(hashlib.sha256, content)
         if digest.digest() != reference.sha256:
             return None
-        return await asyncio.to_thread(write_temporary, item.content)
+        return await asyncio.to_thread(write_temporary, content)
 
     def _require_reachable(self, source_id: UUID) -> None:
         until, error = self._failed.get(source_id, (0.0, None))
         if error is not None and time.monotonic() < until:
             raise copy.copy(error)
+
+
+def _entry(reference: Reference) -> Entry:
+    return Entry(reference.key, reference.version)
 
 
 def _changed(definition: SourceDefinition, reference: Reference) -> Transient:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
 from typing import TypeVar
@@ -54,6 +54,9 @@ class WatchedSource(Source):
                 async for entry in entries:
                     self.progressed()
                     yield self._readable(_storable(entry))
+
+    def expect(self, entries: Sequence[Entry]) -> None:
+        self._source.expect(entries)
 
     async def fetch(self, entry: Entry, *, max_bytes: int) -> Item:
         with room():

@@ -205,7 +205,9 @@ class _Listing:
                     waiting_seconds=self._waiting_seconds,
                     is_resumable=self._source.is_resumable,
                 )
-                for part in merged(page, items, self._after, self._services.limits.part):
+                parts = list(merged(page, items, self._after, self._services.limits.part))
+                self._source.expect([entry for part in parts for entry in part.fetched])
+                for part in parts:
                     await self._save(part)
                 is_last = page.end is None
 
