@@ -77,8 +77,8 @@ async def client(services, allowed, provider):
 class ParseWorker:
     """Does all due syncs and lookups, and processes documents, as the workers do."""
 
-    def __init__(self, services, settings, web=None):
-        access = SourceAccess(settings, services.parts.readers, web)
+    def __init__(self, services, settings, web=None, packs=lambda _: None):
+        access = SourceAccess(settings, services.parts.readers, web, packs)
         syncing = syncing_of(services.parts, access.open)
         self._services = services
         self._checking = Checking(services.ledger[SourceChecks], access.open, CheckLimits(entries=3, keys=2))
