@@ -94,8 +94,8 @@ class Source(ABC):
         """Name the entries that are read next, in any order, so that a source can fetch them together.
 
         Args:
-            entries: entries as this source lists them now, or with versions for `content`. Those of the last call are
-                not expected any more.
+            entries: entries as this source lists them now, or with versions for `content`. They replace the entries of
+                the last call.
         """
 
     def expects(self, entry: Entry) -> bool:  # noqa: ARG002 - as `expect`

@@ -4,7 +4,10 @@ import asyncio
 import os
 import random
 import shutil
+import socket
 import tempfile
+import threading
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -430,7 +433,7 @@ async def test_endless_redirects_are_an_error(folder, server, readers):
     server.answers["/corpus.git/info/refs"] = (302, {"Location": f"{server.url}/corpus.git/info/refs"})
     source = GitCorpus(folder, server, readers).source()
 
-    with pytest.raises(Unavailable, match="cannot be read"):
+    with pytest.raises(Unavailable, match=r"cannot be read: its redirects do not end\."):
         await listed(source)
     await source.aclose()
 
@@ -502,16 +505,67 @@ async def test_other_content_than_git_is_error(folder, server, readers):
     server.answers["/corpus.git/info/refs"] = (200, {"Content-Type": "text/html"})
     source = GitCorpus(folder, server, readers).source()
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(Misconfigured, match="does not answer as a Git server: check the address"):
         await listed(source)
     await source.aclose()
 
 
-async def test_unreachable_server_is_error(folder, server, readers):
-    source = GitSource("git+http://127.0.0.1:9/corpus.git", GitOptions(), {}, PRIVATE, readers.for_tenant("alice"))
+ADVERTISED = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-git-upload-pack-advertisement\r\n"
 
-    with pytest.raises(Unavailable, match="cannot be read"):
+
+@pytest.fixture
+def raw_server():
+    """Return a function that serves the same bytes to each connection, and returns its address."""
+    servers = []
+
+    def serve(content):
+        server = socket.create_server(("127.0.0.1", 0))
+        servers.append(server)
+
+        def answer():
+            with suppress(OSError):  # closed
+                while True:
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.recv(10_000)
+                        connection.sendall(content)
+
+        threading.Thread(target=answer, daemon=True).start()
+        return f"http://127.0.0.1:{server.getsockname()[1]}"
+
+    yield serve
+    for server in servers:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+
+
+@guards(
+    "features/sources/git/repository.py",
+    "yield from (each for each in cause.args if isinstance(each, Exception))",
+    "",
+    means="of a connection that the server closed, only the name of a class is reported",
+    case="closed",
+)
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "the connection is refused: check that it runs, and its port"),
+        (b"", "it closed the connection before the end of its reply"),
+        (ADVERTISED + b"content-length: 99\r\n\r\n001e", "it closed the connection before the end of its reply"),
+        (b"no HTTP\r\n\r\n", "its replies are not valid HTTP: check the scheme and the port of its address"),
+        (ADVERTISED + b"\r\nzzzz", "its replies do not follow Git's protocol: check its address"),
+    ],
+    ids=["refused", "closed", "cut", "no HTTP", "no Git"],
+)
+async def test_lost_server_is_named_with_reason(raw_server, readers, content, reason):
+    url = "http://127.0.0.1:9" if content is None else raw_server(content)
+    secret = {"token": "another-secret"}
+    source = GitSource(f"git+{url}/a.git", GitOptions(), secret, PRIVATE, readers.for_tenant("alice"))
+
+    with pytest.raises(Unavailable) as caught:
         await listed(source)
+
+    assert caught.value.message == f"The repository at {url}/a.git cannot be read: {reason}."
     await source.aclose()
 
 

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from qdrant_client import models
 from structlog.testing import capture_logs
 
 from embedded.stack import Stack
@@ -14,6 +15,7 @@ from shared.vectors.index import Index
 from shared.vectors.schema.layout import Layout
 from shared.vectors.schema.payload_indexes import REQUIRED
 from shared.vectors.transport.errors import NoAnswer
+from tests.support.qdrant import qdrant_client
 
 _REQUESTS = 3 + len(REQUIRED)  # check existence, create, read the layout; then one request per index
 EVERYTHING = Layout(
@@ -54,6 +56,27 @@ async def test_new_collection_follows_layout_settings(made):
     assert config["params"]["on_disk_payload"] is True
     assert (graphs["m"], graphs["payload_m"], graphs["ef_construct"]) == (0, 8, 64)
     assert EVERYTHING.differences(info) == {}
+
+
+async def test_client_of_qdrant_creates_same_collection(made, services):
+    ours = await made("laid-out", EVERYTHING)
+    client, given = qdrant_client(services), EVERYTHING.creation(3)
+    typed = models.CreateCollection.model_validate(given)
+
+    await client.create_collection(
+        "by-client",
+        vectors_config=typed.vectors,
+        sparse_vectors_config=typed.sparse_vectors,
+        **{name: getattr(typed, name) for name in given if not name.endswith("vectors")},
+    )
+    for name, schema in REQUIRED.items():
+        field = models.CreateFieldIndex.model_validate({"field_name": name, "field_schema": schema})
+        await client.create_payload_index("by-client", name, field.field_schema)
+
+    theirs = await services.parts.index._info("by-client")
+    await client.delete_collection("by-client")
+    assert theirs["config"] == ours["config"]
+    assert theirs["payload_schema"] == ours["payload_schema"]
 
 
 async def test_default_layout_uses_qdrant_defaults(made):

@@ -190,7 +190,7 @@ def has(folder, name):
     "pass",
     means="packs fill the disk",
 )
-def test_full_folder_loses_packs_that_were_read_longest_ago(temporary, monkeypatch):
+def test_full_folder_loses_oldest_packs(temporary, monkeypatch):
     monkeypatch.setattr(stored_packs, "MOST_BYTES", 2_500)
     for name, used_at in (("a", 200), ("b", 100), ("c", 300)):
         stored(temporary, name, 1_000, used_at)

@@ -29,7 +29,7 @@ class Blobs:
         self._ready = dict[str, bytes]()
 
     def expect(self, object_ids: Iterable[str]) -> None:
-        """Name the contents that are read next, in any order. Those of the last call are not expected any more."""
+        """Name the contents that are read next, in any order. They replace the contents of the last call."""
         self._expected = dict.fromkeys(object_ids)
 
     def expects(self, object_id: str) -> bool:

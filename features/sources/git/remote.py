@@ -225,7 +225,7 @@ class RemoteRepository(Repository):
         return self._packs
 
     def _share(self, reply: _Reply) -> None:
-        """Let other processes read a reply, and this one after it has closed it."""
+        """Store a reply where other processes find it, and this one after it has closed the reply."""
         self._shared_packs().add(reply.folder.path / "pack", reply.folder.path / "index")
 
     def stop(self) -> None:

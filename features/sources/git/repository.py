@@ -8,6 +8,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from http.client import HTTPException, RemoteDisconnected
 from itertools import islice
 from typing import TypeVar
 
@@ -23,7 +24,7 @@ from dulwich.errors import (
 )
 from dulwich.objects import ObjectID
 from dulwich.refs import Ref
-from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError, ResponseError
+from urllib3.exceptions import HTTPError, IncompleteRead, ResponseError
 
 from features.sources.errors import COMPONENT
 from features.sources.git.objects import GitReader, Stored
@@ -194,13 +195,23 @@ def _reason(error: Exception) -> str:
     """Return why a repository cannot be read, as a clause about its server without any text of the server."""
     if problem := problem_of(error):
         return problem
-    if isinstance(error, MaxRetryError) and isinstance(error.reason, ResponseError):
-        return "its redirects do not end"
-    if isinstance(error, (ProtocolError, HangupException)):
-        return "the connection was closed before the end of the reply"
-    if isinstance(error, HTTPError):
-        return "its replies are no valid HTTP"
-    return "its replies do not have the form of a Git server's: check the address"
+    for cause in _causes(error):
+        if isinstance(cause, ResponseError):
+            return "its redirects do not end"
+        if isinstance(cause, (IncompleteRead, RemoteDisconnected, HangupException)):
+            return "it closed the connection before the end of its reply"
+        if isinstance(cause, HTTPException):
+            return "its replies are not valid HTTP: check the scheme and the port of its address"
+    return "its replies do not follow Git's protocol: check its address"
+
+
+def _causes(error: Exception) -> Iterator[BaseException]:
+    """Yield an error of dulwich and its causes; urllib3 names the cause of a lost connection as an argument only."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        yield from (each for each in cause.args if isinstance(each, Exception))
+        cause = cause.__cause__
 
 
 def chosen(refs: Refs, ref: str) -> ObjectID:

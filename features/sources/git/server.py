@@ -26,6 +26,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _NO_ACCESS = (401, 403)
 _MOST_INFORMATIONAL = 20  # replies with the status 100 before the reply
 _MISSING = (404, 410)
+_TYPES = "application/x-git-"  # start of the types of replies; a page or a folder of files has others
 
 
 class _LimitedReply(HTTPResponse):
@@ -90,7 +91,7 @@ class ServerPool(urllib3.PoolManager):
 
         Raises:
             Misconfigured: the host may not be reached, the server redirects to another one or to an address that is not
-                allowed, has no such repository, or gives no access to it.
+                allowed, has no such repository, gives no access to it, or is not a Git server.
             Unavailable: the server answers with another status than 200.
         """
         if _server(url) != self._server:
@@ -109,6 +110,13 @@ class ServerPool(urllib3.PoolManager):
         if reply.status != 200:  # noqa: PLR2004
             reply.release_conn()
             raise self._error(reply)
+        if not reply.headers.get("content-type", "").startswith(_TYPES):
+            reply.release_conn()
+            raise Misconfigured(
+                f"The server {self._host} does not answer as a Git server: check the address of the repository, which"
+                " usually ends in .git.",
+                component=COMPONENT,
+            )
         return reply
 
     def _permits(self, url: str) -> bool:
