@@ -11,7 +11,7 @@ from features.sources.git.repository import Repository
 from shared.domain.errors import Unavailable
 
 _MOST_AT_ONCE = 250  # that one request to the reader names
-_MOST_READY_BYTES = 8 << 20
+_MOST_READY_BYTES = 4 << 20  # of the contents that were unpacked with others
 
 
 class Blobs:
@@ -68,7 +68,7 @@ class Blobs:
             raise too_large(size, max_bytes) if size else too_large_object()
         content = found.by_id.pop(object_id, None)
         if content is None:
-            raise Unavailable(f"The server did not send the content of {key}.", component=COMPONENT)
+            raise Unavailable(f"The repository lacks the content of {key}.", component=COMPONENT)
         self._ready |= found.by_id
         surplus = sum(map(len, self._ready.values())) - _MOST_READY_BYTES
         while surplus > 0:

@@ -253,5 +253,5 @@ class _Receiving:
 
 
 def _id_of(content: bytes) -> str:
-    """Return the id of a content: of several processes that share packs, another one may have been taken over."""
+    """Return the id of a content: its reader, or the process that wrote a shared pack, may have been taken over."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()

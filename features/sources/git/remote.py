@@ -252,9 +252,14 @@ class RemoteRepository(Repository):
             _RefusedError: the server refuses to send an object.
         """
         loop, folder = asyncio.get_running_loop(), TemporaryFolder(FOLDER_PREFIX)
-        self._receiving.start(most_bytes or _MAX_PACK_BYTES, lambda: loop.call_soon_threadsafe(self._progressed))
+
+        def receive() -> int:  # in the thread, after the call of a cancelled task has returned
+            most = _MAX_PACK_BYTES if most_bytes is None else most_bytes
+            self._receiving.start(most, lambda: loop.call_soon_threadsafe(self._progressed))
+            return self._receive(folder.path / "pack", determine_wants, options)
+
         try:
-            size = await self.in_thread(lambda: self._receive(folder.path / "pack", determine_wants, options))
+            size = await self.in_thread(receive)
             pack = (folder.path / "pack").open("rb")
             try:
                 index = await self.reader.write_index(pack, folder.path / "index")

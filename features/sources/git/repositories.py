@@ -80,7 +80,8 @@ class GitSource(Source):
         self._is_told = False  # whether the caller names the next entries
 
     def _report(self) -> None:
-        self.progressed()  # which is assigned after this source was made
+        with suppress(RuntimeError):  # the job that watched it has ended
+            self.progressed()
 
     async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
         last = after
