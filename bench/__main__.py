@@ -46,6 +46,7 @@ BENCHMARKS = {
     "questions": [],
     "question_channel": QUESTION_SETS,
     "quotes": [],
+    "repository": [],
     "retrieval": [],
     "scale": ["--chunks", "100000", "--load", "300"],
     "scaling": [],
