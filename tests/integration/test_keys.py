@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 from api.app import create
 from api.http.page import ADDRESSES, Page
 from api.schemas.me import LimitsView, MeView
+from cli.commands import audit
 from cli.commands import keys as commands
-from cli.commands.audit import audit
 from cli.commands.documents import status as show_status
 from cli.commands.verify import verify
 from shared.domain.access.key_texts import OPERATOR, draw, hash_of
@@ -668,7 +668,7 @@ async def test_key_commands_work_over_the_api(services, keyed, provider, command
             with pytest.raises(typer.BadParameter):
                 await command(commands.change, "website", **options, **server)
         await command(commands.revoke, "website", **server)
-        recorded = await command(audit, kind="key", name="website", **server)
+        recorded = await command(audit.list_, kind="key", name="website", **server)
         assert re.findall(r"(create|change|revoke) key website", recorded) == ["revoke", "change", "change", "create"]
         assert "limits.max_tokens: 500 -> 800" in recorded
         assert (await client.post("/v1/retrieve", json={"question": "a"}, headers=made)).status_code == 401
@@ -678,6 +678,7 @@ async def test_key_commands_work_over_the_api(services, keyed, provider, command
         assert "alice" in await command(show_status, every=True, **operator)
         budget = {"unit": "tokens", "limit": 900, "period": "day"}
         await client.put("/v1/operator/tenants/alice/budgets", json=budget, headers=bearer(OPERATORS_KEY))
-        assert re.search(r"  alice  \S+  create budget .*limit: 900", await command(audit, every=True, **operator))
+        listed = await command(audit.list_, every=True, **operator)
+        assert re.search(r"  alice  \S+  create budget .*limit: 900", listed)
         async with running(services):
             assert "default" in await command(verify, tenant="alice", **operator)

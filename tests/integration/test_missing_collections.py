@@ -363,7 +363,7 @@ async def test_clients_raise_not_found_with_names(services, keyed, provider):
     [
         "ask 'How much leave?' -c handbok",
         "ask 'How much leave?' -c handbok --json",
-        "documents -c handbok",
+        "documents list -c handbok",
         "dead-letters list -c handbok",
         "gaps list -c handbok",
         "reindex handbok",

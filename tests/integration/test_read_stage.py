@@ -559,7 +559,7 @@ async def test_parse_worker_without_packages_leaves_texts_to_others(services, tm
     monkeypatch.setattr(language_data, "_PACKAGES", ("foreask-has-no-such-package",))
     (tmp_path / "a.md").write_text(HARBOUR)
 
-    with pytest.raises(Transient, match=r"install foreask\[ocr\]"):
+    with pytest.raises(Transient, match="install foreask with its extra 'ocr'"):
         await services.parser.sandbox.parse(
             tmp_path / "a.md", filename="a.md", media_type=None, options=ChunkingOptions(), reading=Reading({})
         )
