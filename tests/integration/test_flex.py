@@ -198,6 +198,7 @@ async def test_call_longer_than_many_leases_is_paid_once(services, library, prov
     await eventually(lambda: provider.stats()["in_flight"] or draining.done())
 
     async def is_extended():
+        assert not draining.done(), f"the drain has ended: {draining}"
         return (await one(services, f"SELECT due_at > now() + interval '{lease / 2}' FROM chunks"))[0]
 
     for _ in range(4):  # together three leases
