@@ -2,10 +2,11 @@
 
 import re
 import tomllib
-from importlib.metadata import distribution
+from importlib.metadata import distribution, distributions
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from deploy import lock
@@ -24,6 +25,14 @@ def listed(name):
 def constraints():
     pins = (line.partition("==") for line in (ROOT / "constraints.txt").read_text().split())
     return {canonicalize_name(name): version for name, _, version in pins}
+
+
+def test_installed_versions_support_the_oldest_python():
+    needed = {f"{each.name} {each.version}": each.metadata["Requires-Python"] or "" for each in distributions()}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    oldest = project["requires-python"].removeprefix(">=") + ".0"
+
+    assert not {name: pythons for name, pythons in needed.items() if not SpecifierSet(pythons).contains(oldest)}
 
 
 def required(sources, extra):
