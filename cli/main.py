@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-from cli.commands import access, budgets, check, documents, erase, extensions, keys, points, server, sources, uploads
+from cli.commands import (
+    access,
+    budgets,
+    check,
+    documents,
+    erase,
+    extensions,
+    keys,
+    points,
+    qdrant,
+    server,
+    sources,
+    uploads,
+)
 from cli.connection import OnBehalf, given
 from shared.domain.errors import ForeaskError, NoCollection
 
@@ -70,6 +83,7 @@ server.register(app)
 check.register(app)
 uploads.register(app)
 points.register(app)
+qdrant.register(app)
 keys.register(app)
 sources.register(app)
 budgets.register(app)
