@@ -61,10 +61,10 @@ async def _collections() -> list[StoredCollection]:
     from contextlib import aclosing
 
     from shared.settings import load
-    from shared.vectors.administration import Node
+    from shared.vectors.administration import QdrantNode
 
     settings = load()
-    async with aclosing(Node(settings.qdrant_addresses()[0], settings.qdrant_api_key)) as node:
+    async with aclosing(QdrantNode(settings.qdrant_addresses()[0], settings.qdrant_api_key)) as node:
         return await node.collections(f"{settings.qdrant_prefix}-")
 
 
@@ -72,11 +72,11 @@ async def _snapshot_all() -> None:
     from contextlib import aclosing
 
     from shared.settings import load
-    from shared.vectors.administration import Node
+    from shared.vectors.administration import QdrantNode
 
     settings = load()
     for url in settings.qdrant_addresses():
-        async with aclosing(Node(url, settings.qdrant_api_key)) as node:
+        async with aclosing(QdrantNode(url, settings.qdrant_api_key)) as node:
             for each in await node.collections(f"{settings.qdrant_prefix}-"):
                 made = await node.snapshot(each.name)
                 print(f"{url}  {each.name}  {made.name}  {made.size_bytes:,} bytes", flush=True)

@@ -16,7 +16,7 @@ OPTIONAL = ("Contributing",)
 _ENTRY = re.compile(r"- \[(?P<title>[^\]]+)\]\((?P<path>[^)#]+\.md)\): (?P<notes>.+)")
 
 
-class Page(NamedTuple):
+class SitePage(NamedTuple):
     """A page, with its path from the root of the tree, and a short description."""
 
     title: str
@@ -24,13 +24,13 @@ class Page(NamedTuple):
     notes: str
 
 
-def sections(root: Path) -> Mapping[str, tuple[Page, ...]]:
+def sections(root: Path) -> Mapping[str, tuple[SitePage, ...]]:
     """Return the pages by the heading of their section, in the order of the list."""
-    found: dict[str, tuple[Page, ...]] = {}
+    found: dict[str, tuple[SitePage, ...]] = {}
     for section in (root / LIST).read_text(encoding="utf-8").split("\n## ")[1:]:
         heading, _, entries = section.partition("\n")
         found[heading] = tuple(
-            Page(entry["title"], PurePosixPath(normpath(LIST.parent / entry["path"])), entry["notes"])
+            SitePage(entry["title"], PurePosixPath(normpath(LIST.parent / entry["path"])), entry["notes"])
             for entry in map(_ENTRY.fullmatch, entries.splitlines())
             if entry
         )
@@ -49,13 +49,13 @@ def problems(root: Path) -> tuple[str, ...]:
     return tuple(f"{path} {problem}" for problem, paths in wrong.items() for path in sorted(paths))
 
 
-def decisions(root: Path) -> Iterator[Page]:
+def decisions(root: Path) -> Iterator[SitePage]:
     """Yield a page for each decision, with its own title."""
     for path in sorted((root / DECISIONS).glob("0*.md")):
         with path.open(encoding="utf-8") as file:
             title = file.readline().removeprefix("# ").strip()
         number, _, statement = title.partition(": ")
-        yield Page(number, DECISIONS / path.name, statement)
+        yield SitePage(number, DECISIONS / path.name, statement)
 
 
 def llms(root: Path, site: str = "") -> str:

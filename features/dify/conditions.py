@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from features.dify.schemas import Condition, MetadataCondition
+from features.dify.schemas import DifyCondition, MetadataCondition
 from shared.domain.errors import InvalidInput
 
 Filter = dict[str, Any]
@@ -27,7 +27,7 @@ def metadata_filter(given: MetadataCondition | None) -> Filter | None:
     return {"any" if given.logical_operator == "or" else "all": filters}
 
 
-def _filter(condition: Condition) -> Filter:
+def _filter(condition: DifyCondition) -> Filter:
     for name in condition.name:
         if name in _WORDS:
             raise InvalidInput(f"A condition cannot name the field '{name}'.", field=_FIELD)
@@ -35,7 +35,7 @@ def _filter(condition: Condition) -> Filter:
     return filters[0] if len(filters) == 1 else {"any": filters}
 
 
-def _of_field(name: str, condition: Condition) -> Filter:
+def _of_field(name: str, condition: DifyCondition) -> Filter:
     operator = condition.comparison_operator
     if operator in _BOUNDS:
         return {name: {_BOUNDS[operator]: _number(_single(condition))}}
@@ -45,16 +45,16 @@ def _of_field(name: str, condition: Condition) -> Filter:
     return make(name, condition)
 
 
-def _equal(name: str, condition: Condition) -> Filter:
+def _equal(name: str, condition: DifyCondition) -> Filter:
     value = _single(condition)
     return {name: _number(value) if condition.comparison_operator in {"=", "≠"} else value}
 
 
-def _text(name: str, condition: Condition) -> Filter:
+def _text(name: str, condition: DifyCondition) -> Filter:
     return {name: {"text": str(_single(condition))}}
 
 
-def _one_of(name: str, condition: Condition) -> Filter:
+def _one_of(name: str, condition: DifyCondition) -> Filter:
     value = condition.value
     if isinstance(value, str):  # Dify's form for lists is a text with commas
         value = [each.strip() for each in value.split(",")]
@@ -63,15 +63,15 @@ def _one_of(name: str, condition: Condition) -> Filter:
     return {"any": [{name: each} for each in value]}
 
 
-def _exists(name: str, _: Condition) -> Filter:
+def _exists(name: str, _: DifyCondition) -> Filter:
     return {name: {"exists": True}}
 
 
-def _negated(make: Callable[[str, Condition], Filter]) -> Callable[[str, Condition], Filter]:
+def _negated(make: Callable[[str, DifyCondition], Filter]) -> Callable[[str, DifyCondition], Filter]:
     return lambda name, condition: {"not": make(name, condition)}
 
 
-_MAKERS: Mapping[str, Callable[[str, Condition], Filter]] = {
+_MAKERS: Mapping[str, Callable[[str, DifyCondition], Filter]] = {
     "is": _equal,
     "is not": _negated(_equal),
     "=": _equal,
@@ -85,7 +85,7 @@ _MAKERS: Mapping[str, Callable[[str, Condition], Filter]] = {
 }
 
 
-def _single(condition: Condition) -> str | int | float:
+def _single(condition: DifyCondition) -> str | int | float:
     value = condition.value
     if value is None or isinstance(value, list):
         raise InvalidInput(f"The operator '{condition.comparison_operator}' takes one value.", field=_FIELD)

@@ -46,7 +46,7 @@ def _list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-class Condition(BodyModel):
+class DifyCondition(BodyModel):
     """A condition on fields of the metadata; with several names, one of the fields must meet it."""
 
     model_config = _OPEN
@@ -64,7 +64,7 @@ class MetadataCondition(BodyModel):
     model_config = _OPEN
 
     logical_operator: Literal["and", "or"] | None = Field(None, description="`and` by default")
-    conditions: list[Condition] | None = Field(None, max_length=64)
+    conditions: list[DifyCondition] | None = Field(None, max_length=64)
 
 
 class RetrievalBody(BodyModel):

@@ -47,7 +47,7 @@ class Spoken(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class AskedConversation:
     """A conversation whose last message is the question.
 
     Args:
@@ -164,7 +164,7 @@ class Answering:
         )
 
 
-async def ask(conversation: Conversation, searcher: Searcher) -> Answering:
+async def ask(conversation: AskedConversation, searcher: Searcher) -> Answering:
     """Find the chunks for the last question of a conversation.
 
     The language model first rewrites the question so that it is understood without the conversation.
@@ -192,7 +192,7 @@ def finish_of(answer: CitedAnswer) -> Literal["stop", "length", "content_filter"
     return "content_filter" if answer.incomplete_reason == "content_filter" else "length"
 
 
-def _turns(conversation: Conversation) -> list[Turn]:
+def _turns(conversation: AskedConversation) -> list[Turn]:
     """Return the turns of user and assistant; the last turn is the question.
 
     Raises:
@@ -208,14 +208,14 @@ def _turns(conversation: Conversation) -> list[Turn]:
     return [Turn("user" if m.role == "user" else "assistant", m.text) for m in spoken if m.text.strip()]
 
 
-def _lists_sources(conversation: Conversation, *, default: bool) -> bool:
+def _lists_sources(conversation: AskedConversation, *, default: bool) -> bool:
     listed = conversation.options.get("sources", default)
     if not isinstance(listed, bool):
         raise InvalidInput("sources must be true or false.", field="foreask.sources")
     return listed
 
 
-def _query(conversation: Conversation, question: str) -> QueryBody:
+def _query(conversation: AskedConversation, question: str) -> QueryBody:
     """Return the options of the query; errors name the fields of the request.
 
     Raises:
@@ -231,7 +231,7 @@ def _query(conversation: Conversation, question: str) -> QueryBody:
         raise InvalidFields([{**e, "field": _field(e["field"], conversation)} for e in error.errors]) from None
 
 
-def _field(field: str, conversation: Conversation) -> str:
+def _field(field: str, conversation: AskedConversation) -> str:
     return conversation.field if field == "question" else f"foreask.{field}"
 
 

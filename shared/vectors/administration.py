@@ -56,7 +56,7 @@ class Snapshot:
     size_bytes: int
 
 
-class Node:
+class QdrantNode:
     """A node of Qdrant.
 
     Args:

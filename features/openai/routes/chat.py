@@ -11,7 +11,7 @@ from uuid import uuid4
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from features.openai.conversations import Answering, CitedAnswer, Conversation, Source, ask, finish_of
+from features.openai.conversations import Answering, AskedConversation, CitedAnswer, Source, ask, finish_of
 from features.openai.errors import OpenAIRoute, error_message, openai_errors
 from features.openai.schemas.chat import (
     Annotation,
@@ -51,7 +51,7 @@ async def create_chat_completion(body: Annotated[ChatBody, CHAT_BODY], searcher:
 
     The language model first rewrites the question so that it is understood without the conversation.
     """
-    answering = await ask(Conversation(body.model, body.messages, "messages", body.foreask), searcher)
+    answering = await ask(AskedConversation(body.model, body.messages, "messages", body.foreask), searcher)
     if body.stream:
         return event_stream(end_with_error(_events(body, answering), searcher.request.scope, error_message))
     return JsonReply(_reply(body, await answering.answer()))

@@ -12,7 +12,7 @@ from uuid import uuid4
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from features.openai.conversations import Answering, CitedAnswer, Conversation, Source, ask, finish_of
+from features.openai.conversations import Answering, AskedConversation, CitedAnswer, Source, ask, finish_of
 from features.openai.errors import OpenAIRoute, openai_errors
 from features.openai.schemas.responses import (
     IncompleteDetails,
@@ -55,7 +55,7 @@ async def create_response(body: Annotated[ResponsesBody, CHAT_BODY], searcher: S
 
     The language model first rewrites the question so that it is understood without the conversation.
     """
-    answering = await ask(Conversation(body.model, body.messages, "input", body.foreask), searcher)
+    answering = await ask(AskedConversation(body.model, body.messages, "input", body.foreask), searcher)
     reply = _Reply(body)
     if body.stream:
         stream = _Stream(reply)

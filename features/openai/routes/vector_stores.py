@@ -17,7 +17,7 @@ from features.openai.schemas.vector_stores import (
     FileCounts,
     FoundChunk,
     Scalar,
-    SearchFacts,
+    StoreSearchFacts,
     VectorStoreList,
     VectorStoreResult,
     VectorStoreResults,
@@ -144,7 +144,7 @@ def _results(body: VectorStoreSearchBody, found: Sequence[Retrieval], server: st
     return VectorStoreResults(
         search_query=[*body.query, *rewritten],
         data=[_result(chunk, server) for chunk in chunks[: body.max_num_results or _TOP_K]],
-        foreask=SearchFacts(
+        foreask=StoreSearchFacts(
             query_ids=[each.query_id for each in found if each.query_id], notice=" ".join(notices) or None
         ),
     )

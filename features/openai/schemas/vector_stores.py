@@ -108,7 +108,7 @@ class VectorStoreResult(ReplyModel):
     foreask: FoundChunk
 
 
-class SearchFacts(ReplyModel):
+class StoreSearchFacts(ReplyModel):
     """Facts about a search that OpenAI's format lacks."""
 
     query_ids: list[UUID] = Field(description="Ids for POST /v1/feedback, one for each recorded question")
@@ -150,7 +150,7 @@ class VectorStoreResults(ReplyModel):
     data: list[VectorStoreResult]
     has_more: Literal[False] = False
     next_page: str | None = None
-    foreask: SearchFacts
+    foreask: StoreSearchFacts
 
 
 class FileCounts(ReplyModel):

@@ -61,7 +61,7 @@ class PushedEntry:
     problem: str | None = None
 
 
-class Outcome(StrEnum):
+class EntryOutcome(StrEnum):
     CREATED = "created"
     CHANGED = "changed"
     DESCRIBED = "described"  # its readers, title or metadata changed, and not its content
@@ -76,7 +76,7 @@ class EntryResult:
     """The result of an entry; `reason` says why it is refused."""
 
     key: str
-    outcome: Outcome
+    outcome: EntryOutcome
     reason: str | None = None
 
 
@@ -170,7 +170,7 @@ class _Decided:
     def refuse(self, key: str, reason: str) -> None:
         noted = key if problem_of_id(key, MOST_KEY_BYTES) is None else substitute_key(key)
         self.problems[noted] = reason
-        self.results[key] = EntryResult(key, Outcome.REFUSED, reason)
+        self.results[key] = EntryResult(key, EntryOutcome.REFUSED, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class _Page:
     async def _delete(self, keys: Sequence[str], decided: _Decided) -> None:
         services = self.services
         await services.pushes.delete(self.definition, self.listing, keys, expires=services.expires)
-        decided.results |= {key: EntryResult(key, Outcome.DELETED) for key in keys}
+        decided.results |= {key: EntryResult(key, EntryOutcome.DELETED) for key in keys}
 
     async def _documents(self, decided: _Decided) -> list[SyncedDocument]:
         """Store the bodies of entries; raises TooManyRequests if the tenant may not add any now."""
@@ -302,7 +302,7 @@ def _decide(decided: _Decided, entry: PushedEntry, stored: StoredEntry, options:
         _keep(decided, entry, stored)
     elif entry.body is None:
         decided.problems[key] = _NO_BODY
-        decided.results[key] = EntryResult(key, Outcome.BODY_NEEDED)
+        decided.results[key] = EntryResult(key, EntryOutcome.BODY_NEEDED)
     else:
         decided.sent.append((listed, entry))
 
@@ -323,7 +323,7 @@ def _keep(decided: _Decided, entry: PushedEntry, stored: StoredEntry) -> None:
         if title is not None or metadata is not None:
             is_described = True
             decided.described[key] = _NewDescription(document.document_id, title, metadata)
-    decided.results[key] = EntryResult(key, Outcome.DESCRIBED if is_described else Outcome.UNCHANGED)
+    decided.results[key] = EntryResult(key, EntryOutcome.DESCRIBED if is_described else EntryOutcome.UNCHANGED)
 
 
 def _version(entry: PushedEntry) -> str | None:
@@ -347,7 +347,7 @@ def _item(entry: Entry, pushed: PushedEntry, content: bytes) -> Item:
     )
 
 
-def _outcome(document: SyncedDocument, submission: Submission) -> Outcome:
+def _outcome(document: SyncedDocument, submission: Submission) -> EntryOutcome:
     if submission.accepted:
-        return Outcome.CREATED if document.is_new else Outcome.CHANGED
-    return Outcome.UNCHANGED if submission.described is None else Outcome.DESCRIBED
+        return EntryOutcome.CREATED if document.is_new else EntryOutcome.CHANGED
+    return EntryOutcome.UNCHANGED if submission.described is None else EntryOutcome.DESCRIBED

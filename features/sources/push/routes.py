@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from features.sources.ledger.pushes import Pushes
-from features.sources.push.pushing import EntryResult, Outcome, PushedEntry, Pushing
+from features.sources.push.pushing import EntryOutcome, EntryResult, PushedEntry, Pushing
 from features.sources.push.schemas import EntriesBody, EntriesReply, EntryBody, EntryResultView, ListingBody, PageBody
 from features.sources.push.services import pushing
 from features.sources.schemas import SourceName, SyncView
@@ -136,7 +136,7 @@ async def push_file(
     except (Rejected, TooManyRequests):  # after other errors a row may name the bytes
         await services.uploads.remove([upload.stored_in])
         raise
-    if result.outcome not in (Outcome.CREATED, Outcome.CHANGED):
+    if result.outcome not in (EntryOutcome.CREATED, EntryOutcome.CHANGED):
         await services.uploads.remove([upload.stored_in])
     return JsonReply(_view(result))
 

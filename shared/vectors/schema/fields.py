@@ -46,7 +46,7 @@ KEYS: Mapping[str, Literal["keyword", "float", "datetime"]] = {
 
 
 def reader_numbers(readers: Iterable[str]) -> list[int]:
-    """Return the numbers that stand for readers in points and filters, in the same order.
+    """Return the numbers of readers in points and filters, in the same order.
 
     A search tests the readers of every point that it visits. With a person in 200 groups this costs a third as much
     with numbers as with names, and an index of numbers is smaller. If two names ever had the same number, the ledger,
